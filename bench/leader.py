@@ -25,7 +25,7 @@ import numpy as np
 
 from apportion.wire.assignment import read_assignment
 from apportion.wire.subscription import Subscription, write_subscription
-from apportion.wire.userdata import write_cooperative
+from apportion.wire.user_data import write_cooperative
 from bench.cells import CELLS
 
 STRATEGY = "cooperative-sticky"

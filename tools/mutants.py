@@ -60,7 +60,7 @@ ROOMS = {
         ("model/",), ("tests/model", "tests/whatif", "tests/test_cases.py", "tests/clients/test_joined_group.py")
     ),
     "memory": Room(
-        ("strategy/user_data.py", "clients/joined_group.py"),
+        ("strategy/codec.py", "clients/joined_group.py"),
         (
             "tests/clients/test_newest_claims.py",
             "tests/clients/test_joined_group.py",
@@ -94,12 +94,20 @@ ROOMS = {
     "policies": Room(
         ("policies.py",), ("tests/policies", "tests/cli/test_gate_limits.py", "tests/cli/test_saved_plans.py")
     ),
-    "inputs": Room(("inputs/",), ("tests/inputs", "tests/cli/test_what_a_text_holds.py", "tests/cli/test_folders.py")),
-    "report": Room(("report/",), ("tests/report", "tests/cli/test_formats.py", "tests/cli/test_switch.py")),
+    "inputs": Room(("inputs/",), ("tests/inputs", "tests/cli", "tests/demo")),
+    "report": Room(("report/",), ("tests/report", "tests/cli")),
     "serve": Room(("serve/",), ("tests/serve",)),
     "sizing": Room(("sizing/",), ("tests/sizing",)),
     "strategy": Room(
-        ("strategy/",), ("tests/strategy", "tests/testing", "tests/test_cases.py", "tests/assignors/test_contract.py")
+        ("strategy/",),
+        (
+            "tests/strategy",
+            "tests/test_cases.py",
+            "tests/assignors/test_contract.py",
+            "tests/clients/test_joined_group.py",
+            "tests/clients/test_newest_claims.py",
+            "tests/clients/test_capacity.py",
+        ),
     ),
     "cli": Room(("cli/",), ("tests/cli", "tests/demo")),
 }

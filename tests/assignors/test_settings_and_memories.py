@@ -21,9 +21,9 @@ from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.strategy import registry
-from apportion.strategy.user_data import Holding
+from apportion.strategy.codec import Holding
 from apportion.wire.subscription import Subscription
-from apportion.wire.userdata import write_stream_join
+from apportion.wire.user_data import write_stream_join
 
 
 @pytest.mark.parametrize(

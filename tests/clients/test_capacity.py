@@ -9,10 +9,10 @@ from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.errors import BadInput
-from apportion.strategy.user_data import Claim, Holding, Stateless
+from apportion.strategy.codec import Claim, Holding, Stateless
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
-from apportion.wire.userdata import read_capacity, read_cooperative, read_sticky, without_capacity, write_capacity
+from apportion.wire.user_data import read_capacity, read_cooperative, read_sticky, without_capacity, write_capacity
 
 
 class Metadata:

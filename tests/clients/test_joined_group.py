@@ -19,12 +19,12 @@ from apportion.clients.topic_metadata import ClientMetadata, describe_topics
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
 from apportion.model.group import Group
+from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.strategy.traits import traits_of
-from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.userdata import write_cooperative, write_failover, write_sticky, write_stream_join
+from apportion.wire.user_data import write_cooperative, write_failover, write_sticky, write_stream_join
 
 from .metadata import Cluster as Listed
 from .metadata import Replica

@@ -12,7 +12,7 @@ from apportion.assignors import find
 from apportion.clients.bridge import Bridge
 from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
-from apportion.strategy.user_data import Holding
+from apportion.strategy.codec import Holding
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from apportion.wire.partitions import Held

@@ -19,7 +19,7 @@ from apportion.clients.rebalance import PlannedRebalance, record
 from apportion.model.build import build
 from apportion.model.plan import hand_over
 from apportion.planning import plan
-from apportion.strategy.user_data import Claim, Stateless
+from apportion.strategy.codec import Claim, Stateless
 from apportion.wire.subscription import Subscription
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -19,7 +19,7 @@ from apportion.tasks.topology import Subtopology, Topology
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription
-from apportion.wire.taskdata import (
+from apportion.wire.task_data import (
     Pair,
     TaskAssignment,
     TaskMemory,

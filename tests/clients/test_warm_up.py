@@ -25,12 +25,12 @@ from apportion.clients.options import Options
 from apportion.clients.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum, stays_until_warm
 from apportion.errors import BadInput
 from apportion.model.build import build
+from apportion.strategy.codec import Holding, with_facts
 from apportion.strategy.traits import traits_of
-from apportion.strategy.user_data import Holding, with_facts
 from apportion.testing.broker import Broker
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
-from apportion.wire.userdata import write_facts, write_sticky
+from apportion.wire.user_data import write_facts, write_sticky
 
 from .groups import Members, new_name, owned
 from .test_group_consumer import committed, settings, until

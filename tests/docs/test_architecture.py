@@ -49,3 +49,15 @@ def test_a_class_name_stands_for_one_thing() -> None:
                 files[node.name].append(str(path.relative_to(ROOT)))
     assert {name: where for name, where in files.items() if len(where) > 1 and name not in IN_EACH_CLIENT} == {}
     assert all(len(files[name]) == 2 for name in IN_EACH_CLIENT)
+
+
+OLD_PAIRS = {("report", "page"), ("serve", "state")}
+"""Modules that stand beside their plural since before this was asked."""
+
+
+def test_no_two_modules_of_a_package_differ_by_a_letter() -> None:
+    names = {(path.parent.name, path.stem) for path in (ROOT / "src" / "apportion").rglob("*.py")}
+    alike = {(room, name) for room, name in names if {(room, f"{name}s"), (room, f"{name}d")} & names}
+    assert alike - OLD_PAIRS == set()
+    bare = sorted(name.replace("_", "") for room, name in names if room in ("wire", "strategy") and name != "__init__")
+    assert len(bare) == len(set(bare)), "one word, one module"

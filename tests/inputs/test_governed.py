@@ -20,7 +20,7 @@ def test_its_age_where_the_group_differs_and_whom_the_plan_does_not_know() -> No
     under = governed(raw, carried)
     assert under is not None
     assert under.differs == {("t", 1): "b", ("t", 2): "b"}, "partition 3 is planned for somebody who is gone"
-    assert under.strangers == ["new"]
+    assert under.unknown_members == ["new"]
     assert under.says == [
         "Governed by a plan of 2025-11-24 16:00:00 UTC, carried by a member that takes nothing.",
         "The plan wants 2 partitions elsewhere: t-1 to b, t-2 to b.",

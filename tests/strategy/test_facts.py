@@ -36,10 +36,10 @@ from apportion.strategy import (
     known,
     traits_of,
 )
-from apportion.strategy.user_data import with_facts
+from apportion.strategy.codec import with_facts
 from apportion.testing import ContractBroken, Kinds, check_assignor, many_groups
 from apportion.wire.subscription import Subscription, write_subscription
-from apportion.wire.userdata import (
+from apportion.wire.user_data import (
     read_capacity,
     read_cooperative,
     read_facts,
@@ -60,7 +60,7 @@ class Warmest:
 
     def assign(self, group: Group) -> Ints:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
-        for topic in group.dealt_topics:
+        for topic in group.assignable_topics:
             members = group.subscribers(topic)
             owner[group.partitions(topic)] = members[np.argmax(group.facts["warmth"][members])]
         return owner

@@ -15,7 +15,7 @@ from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Oth
 from apportion.wire.partitions import Held, merged
 from apportion.wire.primitives import text
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.userdata import (
+from apportion.wire.user_data import (
     read_cooperative,
     read_sticky,
     write_capacity,

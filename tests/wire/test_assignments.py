@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from apportion.wire.assignment import Assignment, write_assignment
-from apportion.wire.assignments import write_assignments
+from apportion.wire.assignment_columns import write_assignments
 
 from .samples import NAMES
 

@@ -13,7 +13,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.userdata import read_sticky, write_capacity, write_sticky
+from apportion.wire.user_data import read_sticky, write_capacity, write_sticky
 
 OWNED: Held = (("clicks", (0, 2)), ("заказы", (7,)))
 

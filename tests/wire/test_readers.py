@@ -14,7 +14,7 @@ from apportion.wire.assignment import Assignment, read_assignment, write_assignm
 from apportion.wire.partitions import Held, in_order
 from apportion.wire.primitives import Reader, text, uuid_text
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.userdata import (
+from apportion.wire.user_data import (
     read_cooperative,
     read_epoch,
     read_failover,

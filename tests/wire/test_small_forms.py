@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from apportion.model.facts import MEMBER_FIELDS
-from apportion.strategy.user_data import Holding, InSubscription, InUserData, with_facts
+from apportion.strategy.codec import Holding, InSubscription, InUserData, with_facts
 from apportion.wire.partitions import in_order
 from apportion.wire.primitives import Reader
 from apportion.wire.record_fields import nullable_struct, struct
-from apportion.wire.taskdata import TaskMemory, read_memory, write_memory
-from apportion.wire.userdata import write_capacity, write_cooperative, write_sticky
+from apportion.wire.task_data import TaskMemory, read_memory, write_memory
+from apportion.wire.user_data import write_capacity, write_cooperative, write_sticky
 
 
 def test_an_empty_list_is_not_null() -> None:

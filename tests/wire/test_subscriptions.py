@@ -12,7 +12,7 @@ import pytest
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.subscriptions import Subscriptions, _names, read_subscriptions
+from apportion.wire.subscription_columns import Subscriptions, _names, read_subscriptions
 
 from .samples import held, maybe, mutated, name, subscription
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apportion.wire.taskdata import (
+from apportion.wire.task_data import (
     TaskAssignment,
     TaskMemory,
     read_memory,

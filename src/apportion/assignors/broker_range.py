@@ -32,7 +32,7 @@ class BrokerRange:
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""
         owner = np.full(group.P, NOBODY, dtype=np.int64)
-        for topic in group.dealt_topics:
+        for topic in group.assignable_topics:
             span = group.partitions(topic)
             owner[span] = _runs(group.subscribers(topic), span.stop - span.start)
         proof = dict.fromkeys(self.goals, "optimal")

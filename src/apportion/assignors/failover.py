@@ -13,12 +13,12 @@ from apportion.model.facts import PRIORITY, UNSET, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.solve import best as best_plan
-from apportion.strategy.user_data import Claim, Holding, UserDataCodec
+from apportion.strategy.codec import Claim, Holding, UserDataCodec
 from apportion.tasks.place import Placing, place
 from apportion.tasks.place_jointly import place_jointly
 from apportion.wire.partitions import merged
 from apportion.wire.subscription import Subscription
-from apportion.wire.userdata import read_failover, write_failover
+from apportion.wire.user_data import read_failover, write_failover
 from apportion.wording import count
 
 

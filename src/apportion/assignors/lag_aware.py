@@ -140,7 +140,7 @@ class LagAware:
     def _by_topic(self, group: Group, work: _Work, everything: _Part) -> Answer:
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         sizes = group.start[1:] - group.start[:-1]
-        for topic in group.dealt_topics:
+        for topic in group.assignable_topics:
             owner[group.partitions(topic)] = self._one_topic(group, work, topic)
         # Balance within each topic does not balance the sums: a member may hold one fewer of every topic.
         each = sizes[group.wanted_topic] // len(everything.members) - min(self.max_skew, group.P)
@@ -175,7 +175,7 @@ class LagAware:
         skew = sharing.max_skew if sharing.equal and self.scope == "group" else 0
         machines = Machines(sharing.lag, sharing.past, sharing.kind, sharing.may, unit[everything.members], skew)
         if self.scope == "topic":
-            for topic in group.dealt_topics:
+            for topic in group.assignable_topics:
                 span, who = group.partitions(topic), group.subscribers(topic)
                 owner[span] = who[deal_topic(work.amount[span], unit[who])]
         else:

@@ -11,7 +11,7 @@ from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.range_racks import TopicDeal, deal_in_step, deal_near, deal_rest, needs_racks
-from apportion.strategy.user_data import Stateless, UserDataCodec
+from apportion.strategy.codec import Stateless, UserDataCodec
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Range:
         """Return (P,) the member that owns each partition."""
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         near = _cuts_with_racks(group, owner) if group.racks is not None and group.racks.known else {}
-        for topic in group.dealt_topics:
+        for topic in group.assignable_topics:
             if topic in near:
                 deal_rest(near[topic])
             else:

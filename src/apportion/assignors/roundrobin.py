@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.model.group import Group
-from apportion.strategy.user_data import Stateless, UserDataCodec
+from apportion.strategy.codec import Stateless, UserDataCodec
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.goals import DEFAULT, check_order
 from apportion.solvers.solve import best
-from apportion.strategy.user_data import InUserData, UserDataCodec
+from apportion.strategy.codec import InUserData, UserDataCodec
 
 
 @dataclass(frozen=True)

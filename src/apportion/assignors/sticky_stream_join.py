@@ -12,9 +12,9 @@ from apportion.model.claims import judge
 from apportion.model.group import Group
 from apportion.model.plan import Answer, Plan, in_two_rounds
 from apportion.solvers.equal_shares import equal_shares, max_kept
-from apportion.strategy.user_data import Claim, Holding, UserDataCodec
+from apportion.strategy.codec import Claim, Holding, UserDataCodec
 from apportion.wire.subscription import Subscription
-from apportion.wire.userdata import read_epoch, read_stream_join, write_epoch, write_stream_join
+from apportion.wire.user_data import read_epoch, read_stream_join, write_epoch, write_stream_join
 from apportion.wording import count
 
 CLAIMS_MAX: Final = 1 << 20

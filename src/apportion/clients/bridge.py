@@ -42,11 +42,11 @@ from apportion.model.group import Group
 from apportion.model.plan import Plan, hand_over
 from apportion.model.to_names import by_owner, collector_paused
 from apportion.planning import plan as make_plan
+from apportion.strategy.codec import Holding, UserDataCodec, with_facts
 from apportion.strategy.settings import changed_settings
 from apportion.strategy.traits import OnForeign, traits_of
-from apportion.strategy.user_data import Holding, UserDataCodec, with_facts
 from apportion.wire.assignment import Assignment, read_assignment
-from apportion.wire.assignments import write_assignments
+from apportion.wire.assignment_columns import write_assignments
 from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription, write_subscription

@@ -17,12 +17,12 @@ import numpy as np
 from apportion.arrays import CAPACITY_MAX, NOBODY, Bools, Ints, ints
 from apportion.model.build import ClaimColumns, MemberColumns, OwnedLists
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
-from apportion.strategy.user_data import Claim, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
 from apportion.wire.subscription import Subscription
-from apportion.wire.subscriptions import Subscriptions, read_subscriptions
-from apportion.wire.userdata import CAPACITY_MARK, CAPACITY_SIZE, read_facts, without_facts
+from apportion.wire.subscription_columns import Subscriptions, read_subscriptions
+from apportion.wire.user_data import CAPACITY_MARK, CAPACITY_SIZE, read_facts, without_facts
 
 log = logging.getLogger("apportion.clients")
 

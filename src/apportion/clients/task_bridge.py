@@ -20,7 +20,7 @@ from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.rebalance import line_of
 from apportion.clients.topic_metadata import ClusterMetadata
-from apportion.strategy.user_data import Holding
+from apportion.strategy.codec import Holding
 from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
@@ -29,7 +29,7 @@ from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held, held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription
-from apportion.wire.taskdata import (
+from apportion.wire.task_data import (
     Pair,
     TaskAssignment,
     TaskMemory,
@@ -117,9 +117,9 @@ class TaskBridge:
         sizes, racks = self._sources(cluster, any(member.subscription.rack for member in members))
         known = _members(members, self.topology, sizes)
         holders = _holders(members)
-        strangers = self._strangers(members, known, sizes, group)
-        known = [one for one in known if one.member_id not in strangers]
-        nothing = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(strangers)}
+        excluded = self._excluded(members, known, sizes, group)
+        known = [one for one in known if one.member_id not in excluded]
+        nothing = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(excluded)}
         if not known:
             return nothing
         plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
@@ -127,7 +127,7 @@ class TaskBridge:
         log.info("%s", line_of("planned", {"group": group, "generation": generation, **plan.measures}))
         return nothing | _shares(plan, known, self.topology, sizes, holders)
 
-    def _strangers(
+    def _excluded(
         self, members: Sequence[JoiningMember], known: Sequence[_Member], sizes: Mapping[str, int], group: str
     ) -> set[str]:
         """Members that are in the wrong group, each named in the log; they get nothing, and may not break the rest.
@@ -135,21 +135,21 @@ class TaskBridge:
         One that does not read the sources can run no task. To one with another topology a task's number means other
         work, even where it reads the same topics.
         """
-        strangers: set[str] = set()
+        excluded: set[str] = set()
         for member, one in zip(members, known, strict=True):
             if not set(sizes) <= set(member.subscription.topics):
-                strangers.add(member.member_id)
+                excluded.add(member.member_id)
                 log.warning(
                     "member %r of group %r does not read %s; it gets nothing", member.member_id, group, list(sizes)
                 )
             elif one.memory.topology not in ("", self.topology.digest):
-                strangers.add(member.member_id)
+                excluded.add(member.member_id)
                 log.warning(
                     "member %r (process %r) of group %r runs another topology, %s, than its leader, %s: it gets "
                     "nothing; give applications names of their own, or run one version",
                     *(member.member_id, one.process, group, one.memory.topology, self.topology.digest),
                 )
-        return strangers
+        return excluded
 
     def lead(
         self,
@@ -203,7 +203,7 @@ def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mappin
 
 
 def _holders(members: Sequence[JoiningMember]) -> Holders:
-    """Who still holds what: strangers too, for what they read, since they let go only when they hear the answer."""
+    """Who still holds what: excluded too, for what they read, since they let go only when they hear the answer."""
     holders: Holders = {}
     for member in members:
         generation = -1 if member.subscription.generation is None else member.subscription.generation

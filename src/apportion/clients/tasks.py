@@ -56,7 +56,7 @@ from apportion.clients.task_bridge import TaskBridge
 from apportion.errors import BadInput, Unavailable
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
-from apportion.wire.taskdata import TaskAssignment, TaskMemory
+from apportion.wire.task_data import TaskAssignment, TaskMemory
 
 log = logging.getLogger("apportion.clients")
 

@@ -36,7 +36,7 @@ from apportion.model.group import Group
 from apportion.model.to_names import partitions_to_names
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.partitions import Held, held, in_order
-from apportion.wire.userdata import read_facts, read_sticky, write_sticky
+from apportion.wire.user_data import read_facts, read_sticky, write_sticky
 
 log = logging.getLogger("apportion.clients")
 

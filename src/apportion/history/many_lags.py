@@ -32,13 +32,13 @@ class ManyLags:
         """Take the row's plan."""
         assert row.group is not None  # noqa: S101 - rows without one have no lags
         self.row, self.group = row, row.group
-        self._topics = [(self.group.partitions(t), self.group.subscribers(t)) for t in self.group.dealt_topics]
+        self._topics = [(self.group.partitions(t), self.group.subscribers(t)) for t in self.group.assignable_topics]
         self.topics = len(self._topics)
 
     @staticmethod
     def fits(group: Group) -> bool:
         """Whether all members are of one capacity, and all topics that have partitions are wanted by the same."""
-        wanted_by = {group.subscribers(t).tobytes() for t in group.dealt_topics}
+        wanted_by = {group.subscribers(t).tobytes() for t in group.assignable_topics}
         return len(wanted_by) == 1 and group.equal_capacities
 
     def lags(self, lag: Longs) -> list[tuple[Longs, int]]:

@@ -71,7 +71,7 @@ def replay_steps(
     then
         What ``happened`` gives for this walk, if it is at hand.
     measured
-        ``brief_measure`` where that is enough.
+        ``table_measures`` where that is enough.
     """
     strategy = strategy_of(assignor)
     replayed = []
@@ -99,7 +99,7 @@ def happened(walk: Iterable[Step], measured: Callable[[Group, Ints], dict[str, i
     """The measures of what each generation really gave, beside what the ones before it had given.
 
     measured
-        ``brief_measure`` where that is enough.
+        ``table_measures`` where that is enough.
     """
     measures = []
     earlier: Step | None = None

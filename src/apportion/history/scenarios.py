@@ -18,7 +18,7 @@ from apportion.history.replay import carried_along, happened
 from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.measures import brief_measure, lag_held, loads, moves
+from apportion.model.measures import lag_held, loads, moves, table_measures
 from apportion.model.plan import Answer
 from apportion.planning import checked, strategy_of
 from apportion.strategy.traits import traits_of
@@ -132,7 +132,7 @@ def _replays(
         walk = steps(name, generations, topics, offsets=False)
         for step in walk:
             _work_out(step.group)
-        then = happened(walk, brief_measure)
+        then = happened(walk, table_measures)
     except Exception as error:  # the errors of one group end in its rows
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
@@ -149,7 +149,7 @@ def _work_out(group: Group) -> None:
     _ = (
         group.wanted,
         group.topic_of,
-        group.dealt_topics,
+        group.assignable_topics,
         group.equal_capacities,
         group.has_capacities,
         group.lag_floats,
@@ -163,7 +163,7 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
     for now, group, given in carried_along(walk, _strategy(assignor)):
         if now is not walk[-1]:
             earlier_moves += given.measures.get("moves", moves(group, given.owner))
-    measures = {**brief_measure(group, given.owner), **given.measures}
+    measures = {**table_measures(group, given.owner), **given.measures}
     racks = _knows_racks(walk[-1].group)
     answer = ScenarioResult(
         assignor,
@@ -269,7 +269,7 @@ class _Summarizing:
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:
     """A strategy's plan of a group; it raises what the strategy raises."""
     given = checked(group, _strategy(assignor))
-    measures = {**brief_measure(group, given.owner), **given.measures}
+    measures = {**table_measures(group, given.owner), **given.measures}
     proof = ",".join([goal for goal, how in given.proof.items() if how == "optimal"])
     answer = ScenarioResult(
         assignor,

@@ -23,13 +23,13 @@ class CarriedPlan:
         Of the plan: milliseconds since 1970, when it was published.
     differs
         (topic, partition) to who should have it: partitions that are with somebody else, or with nobody.
-    strangers
+    unknown_members
         Members that the plan does not know: they came since.
     """
 
     number: int
     differs: Mapping[tuple[str, int], str]
-    strangers: Sequence[str]
+    unknown_members: Sequence[str]
 
     @property
     def published_s(self) -> float:
@@ -46,8 +46,8 @@ class CarriedPlan:
             more = len(self.differs) - len(examples)
             rest = f" and {more} more" if more else ""
             says.append(f"The plan wants {len(self.differs)} partitions elsewhere: {', '.join(examples)}{rest}.")
-        if self.strangers:
-            says.append(f"The plan does not know {len(self.strangers)} of the members: they came since.")
+        if self.unknown_members:
+            says.append(f"The plan does not know {len(self.unknown_members)} of the members: they came since.")
         return says
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class CarriedPlan:
         return {
             "plan": self.number,
             "differs": [{"topic": t, "partition": p, "planned": m} for (t, p), m in sorted(self.differs.items())],
-            "strangers": list(self.strangers),
+            "unknown_members": list(self.unknown_members),
         }
 
 

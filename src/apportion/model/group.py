@@ -310,7 +310,7 @@ class Group:
         return wanted
 
     @cached_property
-    def dealt_topics(self) -> list[int]:
+    def assignable_topics(self) -> list[int]:
         """The topics that some member subscribes to and that have partitions."""
         dealt: list[int] = (self.wanted_topic & (self.start[1:] > self.start[:-1])).nonzero()[0].tolist()
         return dealt

@@ -46,7 +46,7 @@ def measure(group: GroupLike, owner: Ints | Sequence[int]) -> dict[str, Any]:
     held = loads(owner, group.M)
     past = group.owner
     of_topic = held_of_topic(group, owner)
-    brief = brief_measure(group, owner)
+    brief = table_measures(group, owner)
     result: dict[str, Any] = {
         "partitions": brief["partitions"],
         "members": group.M,
@@ -82,7 +82,7 @@ def _checked(owner: object, group: Group) -> Ints:
     return given.astype(np.int64, copy=False)
 
 
-def brief_measure(group: Group, owner: Ints) -> dict[str, int]:
+def table_measures(group: Group, owner: Ints) -> dict[str, int]:
     """Of the same measures those that a table has: partitions, load_min, load_max, moves, rack_misses and lag_max."""
     held = loads(owner, group.M).tolist()  # of a few members Python finds the least and the most sooner than NumPy
     result = {

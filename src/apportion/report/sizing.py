@@ -10,8 +10,8 @@ from apportion.model.build import build
 from apportion.model.group_json import group_to_dict
 from apportion.report.data import group_data, summary
 from apportion.report.text import Cell, TextTable
+from apportion.sizing.frontier_point import number
 from apportion.sizing.size import Sizing
-from apportion.sizing.sized import number
 from apportion.wording import count
 
 if TYPE_CHECKING:

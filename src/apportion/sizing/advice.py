@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.sizing.sized import Sized
+from apportion.sizing.frontier_point import Sized
 from apportion.wording import count
 
 NAMED: Final = 5

@@ -14,8 +14,8 @@ from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of
 from apportion.sizing import advice
 from apportion.sizing.frontier import Candidate, frontier
+from apportion.sizing.frontier_point import Sized, busiest, number
 from apportion.sizing.problem import SizingProblem, in_units
-from apportion.sizing.sized import Sized, busiest, number
 from apportion.sizing.work import Work, work_of
 from apportion.whatif import MOST_MEMBERS, member_named
 

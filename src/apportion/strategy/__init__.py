@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from apportion.model.facts import CAPACITY, PRIORITY, UNSET, Fact
 from apportion.strategy.assignor import Assignor
+from apportion.strategy.codec import Claim, Holding, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.strategy.registry import find, known
 from apportion.strategy.settings import changed_settings, settings_of
 from apportion.strategy.traits import Traits, traits_of
-from apportion.strategy.user_data import Claim, Holding, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.subscription import Subscription
 
 __all__ = [

@@ -10,7 +10,7 @@ from apportion.errors import BrokenAssignor
 from apportion.model.facts import MEMBER_FIELDS, Fact
 from apportion.model.group import Group
 from apportion.model.plan import Answer
-from apportion.strategy.user_data import InSubscription, InUserData, UserDataCodec
+from apportion.strategy.codec import InSubscription, InUserData, UserDataCodec
 
 OnForeign = Literal["stop", "log", "continue"]
 FACT_NAME_MAX: Final = 255

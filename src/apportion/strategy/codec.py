@@ -16,7 +16,7 @@ from apportion.model.facts import Fact
 from apportion.model.plan import Plan
 from apportion.wire.partitions import Held, merged
 from apportion.wire.subscription import Subscription
-from apportion.wire.userdata import (
+from apportion.wire.user_data import (
     StickyData,
     read_cooperative,
     read_sticky,
