@@ -165,7 +165,7 @@ final class Applied {
     private void keepPrevious() {
         for (Uuid id : topics) {
             Topic topic = byId.get(id);
-            if (!open(topic)) continue;
+            if (!wasHeld(topic)) continue;
             int[] before = previous(topic);
             for (int p = 0; p < topic.owner.length; p++) {
                 if (topic.owner[p] == NOBODY && before[p] != NOBODY) {
@@ -191,6 +191,14 @@ final class Applied {
 
     private static boolean open(Topic topic) {
         for (int owner : topic.owner) if (owner == NOBODY) return true;
+        return false;
+    }
+
+    /** Whether an open partition was anybody's: after a member has left none of its was, and nobody need be asked. */
+    private boolean wasHeld(Topic topic) {
+        for (int p = 0; p < topic.owner.length; p++) {
+            if (topic.owner[p] == NOBODY && group.isPartitionAssigned(topic.id, p)) return true;
+        }
         return false;
     }
 
