@@ -44,7 +44,7 @@ def longs(column: pa.ChunkedArray | pa.Array) -> Longs:
     return np.asarray(column.fill_null(0), dtype=np.int64)
 
 
-def there(column: pa.ChunkedArray | pa.Array) -> Bools:
+def valid(column: pa.ChunkedArray | pa.Array) -> Bools:
     """Where a column is not null."""
     return np.asarray(column.is_valid(), dtype=np.bool_)
 
@@ -56,7 +56,7 @@ def millis(column: pa.ChunkedArray | pa.Array) -> Longs:
 
 def millis_or_null(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Times as milliseconds, as ``millis`` gives them; null where there is none."""
-    return pa.array(millis(column), mask=~there(column))
+    return pa.array(millis(column), mask=~valid(column))
 
 
 def numbered(code: Longs, partition: Longs) -> Longs:
@@ -193,7 +193,7 @@ def in_table_order(rows: pa.Table, table: Table) -> pa.Table:
     for name in table.order:
         column = rows[name]
         if column.null_count:
-            keys.append(there(column).astype(np.int64))
+            keys.append(valid(column).astype(np.int64))
         keys.append(ranked(column)[0][0] if pa.types.is_string(column.type) else longs(column.cast(pa.int64())))
     return rows if ascending(*keys) else rows.take(pa.array(np.lexsort(keys[::-1])))
 

@@ -25,9 +25,9 @@ from apportion.pipeline.columns import (
     ranked,
     spans,
     starts_of,
-    there,
     united,
     unnumbered,
+    valid,
     with_fields,
 )
 from apportion.pipeline.digests import row_digests
@@ -127,7 +127,7 @@ def described(ends: pa.Table, topics: pa.Table) -> pa.Table:
     row = np.searchsorted(every, log_of_topic)
     rank = ranked(topics["topic_id"])[0][0]
     columns["topic_id"] = topics["topic_id"].take(_last(row, rank, len(every), rank >= 0))
-    racked = there(topics["racks"])
+    racked = valid(topics["racks"])
     columns["racks"] = topics["racks"].take(_last(row, -np.arange(len(racked)), len(every), racked))
     return pa.table(columns | _sampled(ends, order, log_of_end, every))
 
@@ -136,7 +136,7 @@ def thinned_samples(ends: pa.Table) -> pa.Table:
     """Samples of each partition, each moment and end once, the older the fewer (``lag_time.thinned``)."""
     (topic,), _ = ranked(ends["topic"])
     log, end = numbered(topic, longs(ends["partition"])), longs(ends["end"])
-    at = np.where(there(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
+    at = np.where(valid(ends["at"]), longs(ends["at"].cast(pa.int64())), -(2**63))
     order = in_order(log, at // 1000, end, at, *_among_equal(ends))
     log, at, end = log[order], at[order] // 1000, end[order]
     last = starts_of(log, at, end)[1:] - 1
@@ -155,7 +155,7 @@ def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
 def _among_equal(ends: pa.Table) -> list[Longs]:
     """Keys that sort samples of one moment: unknown values first."""
     columns = [ends[name] for name in ("begin", "end", "last_stable")]
-    return [key for column in columns for key in (there(column).astype(np.int64), longs(column))]
+    return [key for column in columns for key in (valid(column).astype(np.int64), longs(column))]
 
 
 def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str, pa.Array]:
@@ -166,7 +166,7 @@ def _sampled(ends: pa.Table, order: Ints, log: Longs, every: Longs) -> dict[str,
     every
         All such numbers, ascending.
     """
-    timed = there(ends["at"])[order]
+    timed = valid(ends["at"])[order]
     order, log = order[timed], log[timed]
     at_us = longs(ends["at"].cast(pa.int64()))[order]
     # Of samples of one moment the greatest is the newest, whichever build wrote it down first.

@@ -38,8 +38,8 @@ from apportion.pipeline.columns import (
     piece_of,
     ranked,
     starts_of,
-    there,
     united,
+    valid,
     with_columns,
     with_fields,
 )
@@ -266,7 +266,7 @@ def topics_named(epochs: pa.Table) -> pa.Table:
     words: dict[str, set[str]] = {}
     for group, body in zip(epochs["group"].to_pylist(), epochs["body"].to_pylist(), strict=True):
         words.setdefault(group, set()).update(_TOPIC.findall(body or ""))
-    pairs = [(group, word) for group, some in words.items() for word in some]
+    pairs = [(group, word) for group, found in words.items() for word in found]
     return pa.table(
         [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)] or [[], []], names=_PAIR
     ).cast(pa.schema([(name, pa.string()) for name in _PAIR]))
@@ -334,9 +334,9 @@ def _groups_of(present: pa.Table) -> pa.Table:
     schema = arrow_schema(schemas.GROUPS)
     lists, fields = present["members"].combine_chunks(), list(schema.field("members").type.value_type)
     members = lists.flatten()
-    columns = dict(zip([one.name for one in members.type], members.flatten(), strict=True))
-    few = pa.StructArray.from_arrays([columns[one.name] for one in fields], fields=fields)
-    whole = listed(np.asarray(pc.list_value_length(lists)), few)
+    columns = dict(zip([column.name for column in members.type], members.flatten(), strict=True))
+    trimmed = pa.StructArray.from_arrays([columns[column.name] for column in fields], fields=fields)
+    whole = listed(np.asarray(pc.list_value_length(lists)), trimmed)
     return pa.Table.from_arrays([whole if name == "members" else present[name] for name in schema.names], schema=schema)
 
 
@@ -367,7 +367,10 @@ def _asked_of_past(groups: pa.Array, records: Mapping[str, pa.Table], names: pa.
 def _asked_of_present(state: pa.Table, schema: pa.Schema) -> pa.Table:
     """What-if's input, a row of ``gold/group_state`` each; without a past."""
     return pa.table(
-        [state[one.name] if one.name in state.column_names else pa.nulls(state.num_rows, one.type) for one in schema],
+        [
+            state[column.name] if column.name in state.column_names else pa.nulls(state.num_rows, column.type)
+            for column in schema
+        ],
         schema=schema,
     )
 
@@ -406,8 +409,8 @@ def _by_group(rows: pa.Table, groups: pa.Array) -> tuple[pa.Table, Ints]:
 def _without_owned(generations: pa.ListArray) -> pa.ListArray:
     """Generations without what members said that they owned, which no plan looks at: a quarter of all bytes."""
     members = pc.struct_field(generations.values, "members")
-    few = with_fields(members.values, dict.fromkeys(("owned", "owned_generation")))
-    lists = pa.ListArray.from_arrays(members.offsets, few, mask=members.is_null() if members.null_count else None)
+    trimmed = with_fields(members.values, dict.fromkeys(("owned", "owned_generation")))
+    lists = pa.ListArray.from_arrays(members.offsets, trimmed, mask=members.is_null() if members.null_count else None)
     return pa.ListArray.from_arrays(generations.offsets, with_fields(generations.values, {"members": lists}))
 
 
@@ -416,7 +419,7 @@ def _heard(groups: pa.Array, records: Mapping[str, pa.Table]) -> pa.Table:
     counted = []
     for rows in records.values():
         group = longs(pc.index_in(piece_of(rows["group"]), groups))
-        counted.append((group, longs(rows["at_ms"]), there(rows["at_ms"])))
+        counted.append((group, longs(rows["at_ms"]), valid(rows["at_ms"])))
     return pa.table([groups, pa.array(last_heard(len(groups), *counted))], schema=HEARD)
 
 
@@ -425,7 +428,7 @@ def _heard_ms(groups: pa.Array, heard: pa.Table, places: pa.Table) -> Longs:
     own = longs(pc.index_in(groups, piece_of(heard["group"])))  # who can be asked has records of its own
     time = places["commit_time"]
     group = pc.index_in(piece_of(places["group"]), groups)
-    stands = there(time) & np.asarray(places["standing"], dtype=np.bool_) & there(group)
+    stands = valid(time) & np.asarray(places["standing"], dtype=np.bool_) & valid(group)
     return np.maximum(longs(heard["heard_ms"])[own], last_heard(len(groups), (longs(group), millis(time), stands)))
 
 
@@ -529,13 +532,13 @@ class GroupsFolding:
                 continue
             row = {
                 "group": group, "generations": generations, "epochs": epochs, "habits": habits,
-                "names": {one["topic_id"]: one["topic"] for one in ids},
+                "names": {column["topic_id"]: column["topic"] for column in ids},
             }  # fmt: skip
-            for name, some in fold_rows.folded_rows(row).items():
-                folded[name] += some
-        for name, some in folded.items():
-            if some:
-                self._pieces.setdefault(name, []).append(_table(some, _SCHEMAS[name]))
+            for name, found in fold_rows.folded_rows(row).items():
+                folded[name] += found
+        for name, found in folded.items():
+            if found:
+                self._pieces.setdefault(name, []).append(_table(found, _SCHEMAS[name]))
 
     def table(self, name: str) -> pa.Table:
         """``present``, ``rebalances`` or ``epochs``: the rows of all groups, by group."""
@@ -570,10 +573,10 @@ class _Side:
         begin, end = int(self.start[first]), int(self.start[behind])
         if begin == end:
             return [[] for _ in range(first, behind)]
-        some = self.table.slice(begin, end - begin).combine_chunks()
-        rows = [row for batch in some.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
+        found = self.table.slice(begin, end - begin).combine_chunks()
+        rows = [row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
         bounds = (self.start[first : behind + 1] - begin).tolist()
-        return [rows[one:other] for one, other in pairwise(bounds)]
+        return [rows[column:other] for column, other in pairwise(bounds)]
 
 
 def _order(table: pa.Table, code: Longs) -> Longs:
@@ -604,10 +607,10 @@ def _members(lists: pa.Array) -> pa.Array:
     """Members with the fields that a fold looks at."""
     structs = lists.values
     fields = [structs.type.field(name) for name in _MEMBER]
-    columns = dict(zip([one.name for one in structs.type], structs.flatten(), strict=True))
+    columns = dict(zip([column.name for column in structs.type], structs.flatten(), strict=True))
     mask = pc.is_null(structs) if structs.null_count else None
-    few = pa.StructArray.from_arrays([columns[name] for name in _MEMBER], fields=fields, mask=mask)
-    return pa.ListArray.from_arrays(lists.offsets, few, mask=pc.is_null(lists) if lists.null_count else None)
+    trimmed = pa.StructArray.from_arrays([columns[name] for name in _MEMBER], fields=fields, mask=mask)
+    return pa.ListArray.from_arrays(lists.offsets, trimmed, mask=pc.is_null(lists) if lists.null_count else None)
 
 
 def _runs(sides: Sequence[_Side], count: int) -> Iterator[tuple[int, int]]:
@@ -622,5 +625,5 @@ def _runs(sides: Sequence[_Side], count: int) -> Iterator[tuple[int, int]]:
 
 
 def _table(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([row[one.name] for row in rows], one.type) for one in schema]
+    columns = [pa.array([row[column.name] for row in rows], column.type) for column in schema]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -31,9 +31,9 @@ from apportion.pipeline.columns import (
     samples,
     spans,
     starts_of,
-    there,
     united,
     unnumbered,
+    valid,
 )
 from apportion.tables import schemas
 
@@ -127,7 +127,7 @@ class LagRows:
         counts = np.diff(np.append(log_start, log_start[-1]))[wants_pairs % width]
         of_logs = spans(log_start[wants_pairs % width], counts)
         never = numbered(np.repeat(np.searchsorted(pairs, wants_pairs), counts), longs(logs["partition"])[of_logs])
-        key = united(place_key[standing], never[there(logs["sampled_at"])[of_logs]])
+        key = united(place_key[standing], never[valid(logs["sampled_at"])[of_logs]])
 
         of_pair, partition = unnumbered(key)
         pair = pairs[of_pair]
@@ -157,28 +157,28 @@ class LagRows:
     def judged(self, rows: slice, now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:
         """``lag`` and ``verdicts`` of some rows."""
         in_places, in_logs, stands = self.in_places[rows], self.in_logs[rows], self.stands[rows]
-        mine, logs = _taker(self.places, np.where(stands, in_places, -1)), _taker(self.logs, in_logs)
+        commit, log = _taker(self.places, np.where(stands, in_places, -1)), _taker(self.logs, in_logs)
         key = {
             "group": self.groups.take(pa.array(self.group[rows])),
             "topic": self.topics.take(pa.array(self.topic[rows])),
             "partition": pa.array(self.partition[rows], pa.int32()),
         }  # fmt: skip
         committed, begin, end, last_stable = (
-            Known(longs(column), there(column))
-            for column in (mine("committed"), logs("begin"), logs("end"), logs("last_stable"))
+            Known(longs(column), valid(column))
+            for column in (commit("committed"), log("begin"), log("end"), log("last_stable"))
         )
-        same = np.asarray(pc.equal(mine("topic_id"), logs("topic_id")).fill_null(True))
+        same = np.asarray(pc.equal(commit("topic_id"), log("topic_id")).fill_null(True))
         behind = lags(committed, begin, end, last_stable, same, self.wanted[rows])
         ends = _samples(self.logs, "sample_at", "sample_end").of_columns(in_logs)
         recent = _samples(self.places, "recent_at", "recent_offset").of_columns(in_places)
-        begun, lag = (np.where(one.there, one.value, UNKNOWN) for one in (behind.begin, behind.owed))
+        begun, lag = (np.where(column.there, column.value, UNKNOWN) for column in (behind.begin, behind.owed))
         unread = np.where(committed.there, np.maximum(committed.value, begun), UNKNOWN)
         since_ms = now_ms - WINDOW_S * 1000
         times = lag_times(ends, recent, unread, lag, float(now_ms), since_ms)
-        columns = {**key, "committed": mine("committed"), "commit_time": mine("commit_time")}
-        columns |= {"sampled_at": logs("sampled_at"), **lag_columns(behind), **time_columns(times)}
+        columns = {**key, "committed": commit("committed"), "commit_time": commit("commit_time")}
+        columns |= {"sampled_at": log("sampled_at"), **lag_columns(behind), **time_columns(times)}
         lag_table = _table(schemas.LAG, columns)
-        judged = np.flatnonzero(stands & there(logs("sampled_at")))
+        judged = np.flatnonzero(stands & valid(log("sampled_at")))
         at_samples = ends.of_columns(judged), recent.of_columns(judged), since_ms
         owed = behind.owed.value[judged], behind.owed.there[judged]
         table = self._verdicts(judged, in_places[judged], at_samples, Known(*owed), lag_table, allowed_lag)
@@ -235,12 +235,12 @@ class LagRows:
         rows = spans(self.log_start[:-1][topic], size[topic])
         fields = schemas.arrow_schema(schemas.GROUP_STATE).field("topics").type.value_type
         inside = fields.field("partitions").type.value_type
-        columns = [self.logs[one.name].combine_chunks().take(pa.array(rows)).cast(one.type) for one in inside]
+        columns = [self.logs[column.name].combine_chunks().take(pa.array(rows)).cast(column.type) for column in inside]
         partitions = listed(size[topic], pa.StructArray.from_arrays(columns, fields=list(inside)))
         ids = self._topic_ids().take(pa.array(topic))
         whole = {"topic": self.topics.take(pa.array(topic)), "topic_id": ids, "partitions": partitions}
         structs = pa.StructArray.from_arrays(
-            [whole[one.name].cast(one.type) for one in fields], fields=list(fields)
+            [whole[column.name].cast(column.type) for column in fields], fields=list(fields)
         )  # fmt: skip
         return listed(self._per_present(group), structs)
 
@@ -248,16 +248,18 @@ class LagRows:
         """The greatest id that a partition of each topic names; null where none does."""
         (rank,), ids = ranked(self.logs["topic_id"])
         best = np.full(len(self.topics), -1)
-        some = np.flatnonzero(np.diff(self.log_start) > 0)
-        if len(some):
-            best[some] = np.maximum.reduceat(rank, self.log_start[:-1][some])
+        sized = np.flatnonzero(np.diff(self.log_start) > 0)
+        if len(sized):
+            best[sized] = np.maximum.reduceat(rank, self.log_start[:-1][sized])
         return ids.take(pa.array(best, mask=best < 0))
 
     def _commits(self) -> pa.Array:
         """For each group that is there its standing commits."""
         standing = np.flatnonzero(np.asarray(self.places["standing"]))
         fields = schemas.arrow_schema(schemas.GROUP_STATE).field("commits").type.value_type
-        columns = [self.places[one.name].combine_chunks().take(pa.array(standing)).cast(one.type) for one in fields]
+        columns = [
+            self.places[column.name].combine_chunks().take(pa.array(standing)).cast(column.type) for column in fields
+        ]
         structs = pa.StructArray.from_arrays(columns, fields=list(fields))
         return listed(self._per_present(self.of_place[standing]), structs)
 
@@ -273,7 +275,7 @@ def lag_columns(behind: Lags) -> dict[str, pa.Array]:
         "begin": behind.begin, "end": behind.end, "last_stable": behind.last_stable, "raw_lag": behind.raw,
         "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
     }  # fmt: skip
-    answers = {name: pa.array(one.value, mask=~one.there) for name, one in columns.items()}
+    answers = {name: pa.array(column.value, mask=~column.there) for name, column in columns.items()}
     return {**answers, "status": pa.array(STATUSES, pa.string()).take(pa.array(behind.status))}
 
 
@@ -320,8 +322,11 @@ def _found(sorted_keys: Longs, keys: Longs) -> Ints:
 
 def _table(table: schemas.Table, columns: dict[str, Any]) -> pa.Table:
     schema = schemas.arrow_schema(table)
-    arrays = [columns[one.name] for one in schema]
+    arrays = [columns[column.name] for column in schema]
     return pa.Table.from_arrays(
-        [array if array.type == one.type else array.cast(one.type) for array, one in zip(arrays, schema, strict=True)],
+        [
+            array if array.type == column.type else array.cast(column.type)
+            for array, column in zip(arrays, schema, strict=True)
+        ],
         schema=schema,
     )

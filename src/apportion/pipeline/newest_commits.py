@@ -25,8 +25,8 @@ from apportion.pipeline.columns import (
     ranked,
     spans,
     starts_of,
-    there,
     united,
+    valid,
 )
 from apportion.tables.schemas import COMMITS, NEWEST, arrow_schema
 
@@ -58,7 +58,7 @@ def sorted_commits(commits: pa.Table) -> pa.Table:
     order = in_order(*keys)
     if len(starts_of(*[key[order] for key in keys])) <= len(order):
         # A broker writes a group to one partition of its topic. Where a hostile log has it in several, offsets meet.
-        at = np.where(there(commits["commit_time"]), millis(commits["commit_time"]), -(2**63))
+        at = np.where(valid(commits["commit_time"]), millis(commits["commit_time"]), -(2**63))
         order = np.lexsort((longs(commits["source_partition"]), longs(commits["committed"]), at, *keys[::-1]))
     return commits.take(pa.array(order)).combine_chunks()
 
@@ -94,7 +94,7 @@ def places(commits: pa.Table, since_ms: int, before: pa.Table | None = None) -> 
     columns = _windows(np.concatenate((old[places_of], old[gone], new)), at, offset, deleted, count)
 
     lists, places_of = _flat(before, "recent_at", "recent_offset")
-    counts = ~np.asarray(commits["tombstone"]) & there(commits["commit_time"]) & there(commits["committed"])
+    counts = ~np.asarray(commits["tombstone"]) & valid(commits["commit_time"]) & valid(commits["committed"])
     place = np.concatenate((old[places_of], new[counts]))
     at_ms = np.concatenate((longs(lists[0]), millis(commits["commit_time"])[counts]))
     offset = np.concatenate((longs(lists[1]), longs(commits["committed"])[counts]))
@@ -189,7 +189,7 @@ def cadence(commits: pa.Table, marks: pa.Table) -> pa.Table:
     Those before a group's first record say nothing of a member. Those after its last one belong to no change; they are
     most of a compacted log, and are left out.
     """
-    counted = ~np.asarray(commits["tombstone"]) & there(commits["commit_time"])
+    counted = ~np.asarray(commits["tombstone"]) & valid(commits["commit_time"])
     (of_commit, of_mark), _ = ranked(commits["group"], marks["group"])
     offset, mark = longs(commits["source_offset"]), longs(marks["source_offset"])
     # Marks and commits in one line: by group, offset, and a mark before what stands at its own offset.
@@ -211,9 +211,9 @@ def cadence(commits: pa.Table, marks: pa.Table) -> pa.Table:
     rows, keys = rows[order], tuple(key[order] for key in keys)  # type: ignore[assignment]
     start = starts_of(*keys)
     at = millis(commits["commit_time"])[rows]
-    some: Any = commits.select(["group", "topic", "partition"]).take(pa.array(rows[start[:-1]]))
+    places: Any = commits.select(["group", "topic", "partition"]).take(pa.array(rows[start[:-1]]))
     return (
-        some.append_column("after", pa.array(keys[1][start[:-1]]))
+        places.append_column("after", pa.array(keys[1][start[:-1]]))
         .append_column("n", pa.array(np.diff(start)))
         .append_column("first", pa.array(_reduced(np.minimum, at, start)))
         .append_column("last", pa.array(_reduced(np.maximum, at, start)))

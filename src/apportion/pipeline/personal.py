@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from apportion.arrays import Bools
 from apportion.errors import BadInput
-from apportion.pipeline.columns import longs, piece_of, there, with_fields
+from apportion.pipeline.columns import longs, piece_of, valid, with_fields
 
 HOW: Final = ("drop", "hash")
 WITH_NAMES: Final = (5, 10, 19)
@@ -53,7 +53,7 @@ class Personal:
 
     def nameless(self, name: str, rows: pa.Table) -> pa.Table:
         """Rows of ``generations``, ``epochs`` or ``rejects`` without what is personal and old; others as they are."""
-        old = there(rows["at"]) & (longs(rows["at"].cast(pa.int64())) < self.before_us)
+        old = valid(rows["at"]) & (longs(rows["at"].cast(pa.int64())) < self.before_us)
         if not old.any():
             return rows
         if name == "generations":

@@ -52,8 +52,8 @@ def whatif(groups: pa.Table, assignors: Sequence[str]) -> Iterator[pa.RecordBatc
     schema = schemas.arrow_schema(schemas.WHATIF)
     plans = _plans(tuple(assignors))
     for batch in groups.combine_chunks().to_batches():
-        for some in pieces(batch, GROUPS_AT_ONCE, COLUMNS_AT_ONCE):
-            for columns in plans.rows(some):
+        for piece in pieces(batch, GROUPS_AT_ONCE, COLUMNS_AT_ONCE):
+            for columns in plans.rows(piece):
                 yield pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in schema], schema=schema)
 
 
@@ -73,33 +73,33 @@ class Plans:
             yield from self._rows(Batch(groups))
 
     def _rows(self, batch: Batch) -> Iterator[dict[str, pa.Array]]:
-        alike: dict[Any, list[tuple[int, Likeness]]] = {}
+        by_key: dict[Any, list[tuple[int, Likeness]]] = {}
         alone: list[tuple[int, Likeness | None]] = []
         for at in range(batch.rows.num_rows):
             likeness = batch.likeness(at)
             if likeness is None or likeness.size > LARGEST:
                 alone.append((at, likeness))
             else:
-                alike.setdefault(likeness.key, []).append((at, likeness))
-        known: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
+                by_key.setdefault(likeness.key, []).append((at, likeness))
+        known_patterns: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
         one_by_one: list[tuple[str, Columns]] = []
-        for key, some in alike.items():
-            rest, pattern = some, self._patterns.get(key)
+        for key, found in by_key.items():
+            others, pattern = found, self._patterns.get(key)
             if key in self._patterns:
                 self._patterns.move_to_end(key)
             else:
-                (at, likeness), *rest = some
+                (at, likeness), *others = found
                 columns, pattern = self._first(batch, at, likeness)
                 one_by_one.append((batch.groups[at], columns))
             if pattern is None:
-                alone.extend(rest)
-            elif rest:
-                known.append((pattern, rest))
-        laid = lay_on([(pattern.template, self._asked(batch, pattern, some)) for pattern, some in known])
-        for (_, some), (_, left) in zip(known, laid, strict=True):
-            alone.extend(some[g] for g in left)
-        if known:
-            yield _of_blocks([[batch.groups[at] for at, _ in some] for _, some in known], laid)
+                alone.extend(others)
+            elif others:
+                known_patterns.append((pattern, others))
+        laid = lay_on([(pattern.template, self._asked(batch, pattern, found)) for pattern, found in known_patterns])
+        for (_, found), (_, unlike) in zip(known_patterns, laid, strict=True):
+            alone.extend(found[g] for g in unlike)
+        if known_patterns:
+            yield _of_blocks([[batch.groups[at] for at, _ in found] for _, found in known_patterns], laid)
         for at, likeness in alone:
             columns = self._answers(batch, at, likeness)[0]
             one_by_one.append((batch.groups[at], columns))
@@ -119,13 +119,13 @@ class Plans:
             self._partitions -= _size(self._patterns.popitem(last=False)[0])
         return columns, pattern
 
-    def _asked(self, batch: Batch, pattern: Pattern, some: list[tuple[int, Likeness]]) -> GroupsAlike:
-        rows = [likeness for _, likeness in some]
+    def _asked(self, batch: Batch, pattern: Pattern, found: list[tuple[int, Likeness]]) -> GroupsAlike:
+        rows = [likeness for _, likeness in found]
         return GroupsAlike(
             pattern.lags(batch, rows),
             [row.members for row in rows],
             [pattern.topics(row) for row in rows],
-            [partial(self._outcomes, batch, at, likeness) for at, likeness in some],
+            [partial(self._outcomes, batch, at, likeness) for at, likeness in found],
         )
 
     @staticmethod
@@ -178,12 +178,12 @@ def _size(key: Any) -> int:
     return 1 + len(key[-1]) // 4
 
 
-def _of_groups(some: Sequence[tuple[str, Columns]]) -> dict[str, pa.Array]:
+def _of_groups(planned: Sequence[tuple[str, Columns]]) -> dict[str, pa.Array]:
     """The rows of groups that were planned one by one."""
-    arrays = {"group": pa.array([group for group, columns in some for _ in columns["assignor"]], pa.string())}
+    arrays = {"group": pa.array([group for group, columns in planned for _ in columns["assignor"]], pa.string())}
     for name in COLUMNS:
         kind = pa.string() if name in TEXTS else pa.int64()
-        values = [value for _, columns in some for value in columns[name]]
+        values = [value for _, columns in planned for value in columns[name]]
         try:
             arrays[name] = pa.array(values, kind)
         except (OverflowError, pa.ArrowInvalid):
@@ -201,16 +201,16 @@ def _of_blocks(
 ) -> dict[str, pa.Array]:
     """The rows of all blocks, block after block, without those of groups that are left out."""
     keeps = [np.setdiff1d(np.arange(block.groups), left) for block, left in laid]
-    names = [np.array(some, dtype=object)[keep].repeat(block.rows) for some, keep, (block, _) in
+    names = [np.array(names_of, dtype=object)[keep].repeat(block.rows) for names_of, keep, (block, _) in
              zip(groups, keeps, laid, strict=True)]  # fmt: skip
     columns = {"group": pa.array(np.concatenate(names), pa.string())}
-    kept = [(block, keep) for keep, (block, _) in zip(keeps, laid, strict=True)]
+    blocks = [(block, keep) for keep, (block, _) in zip(keeps, laid, strict=True)]
     for name in laid[0][0].numbers:
-        values = np.concatenate([block.numbers[name][keep].ravel() for block, keep in kept])
+        values = np.concatenate([block.numbers[name][keep].ravel() for block, keep in blocks])
         columns[name] = pa.array(values, pa.int64(), mask=values == NOTHING)
-    words = pa.array([word for block, _ in kept for word in block.words], pa.string())
-    firsts = np.cumsum([0, *(len(block.words) for block, _ in kept)])[:-1]
+    words = pa.array([word for block, _ in blocks for word in block.words], pa.string())
+    firsts = np.cumsum([0, *(len(block.words) for block, _ in blocks)])[:-1]
     for name in laid[0][0].texts:
-        places = [block.texts[name][keep].ravel() + first for (block, keep), first in zip(kept, firsts, strict=True)]
+        places = [block.texts[name][keep].ravel() + first for (block, keep), first in zip(blocks, firsts, strict=True)]
         columns[name] = words.take(pa.array(np.concatenate(places)))
     return columns

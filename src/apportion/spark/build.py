@@ -167,7 +167,12 @@ class _Anew(Exception):
 
 
 def build(
-    store: TableStore, dump: Dump, asked: BuildState, full: bool, before_publish: Callable[[], None], progress: Progress
+    store: TableStore,
+    dump: Dump,
+    request: BuildState,
+    full: bool,
+    before_publish: Callable[[], None],
+    progress: Progress,
 ) -> Built:
     """Every table, or what is new of each, and what the next build must know; published.
 
@@ -176,21 +181,21 @@ def build(
     before_publish
         Keeps what else belongs beside the tables.
     """
-    kept = store.text(BUILD)
-    before = BuildState.from_text(kept)
-    why = "as asked" if full else _why_anew(store, dump, asked, before, kept)
+    text = store.text(BUILD)
+    before = BuildState.from_text(text)
+    why = "as asked" if full else _why_anew(store, dump, request, before, text)
     if not why and before is not None:
         if dump.files == before.files:
             progress(count(0, "new record"))
             return Built(before.records, touched_groups=0, planned_groups=0)
         try:
-            return _made(_Build(store, dump, asked, before, progress), "", before_publish)
+            return _made(_Build(store, dump, request, before, progress), "", before_publish)
         except _Anew as reason:
             why = str(reason)
             store.begin_again()
-    if kept is not None:
+    if text is not None:
         progress(f"making everything anew: {why}")
-    return _made(_Build(store, dump, asked, None, progress), why, before_publish)
+    return _made(_Build(store, dump, request, None, progress), why, before_publish)
 
 
 def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Built:
@@ -204,20 +209,20 @@ def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Built:
     return built
 
 
-def _why_anew(store: TableStore, dump: Dump, asked: BuildState, before: BuildState | None, kept: str | None) -> str:
+def _why_anew(store: TableStore, dump: Dump, request: BuildState, before: BuildState | None, text: str | None) -> str:
     """Why every table has to be made anew; "" where a build can go on from what is there."""
     if before is None:
-        if kept is not None:
+        if text is not None:
             return f"{BUILD} is not as a build leaves it"
         return "the last build left no word of what it had read" if store.names() else "there were none yet"
-    if before.version != asked.version:
-        return f"another version made them: {before.version}, this is {asked.version}"
-    if before.settings != asked.settings:
+    if before.version != request.version:
+        return f"another version made them: {before.version}, this is {request.version}"
+    if before.settings != request.settings:
         return "the settings changed"
-    if before.dump != asked.dump:
+    if before.dump != request.dump:
         return "they were made from another dump"
-    there = store.names()
-    if missing := [name for name in (*TABLES, STATE) if name not in there]:
+    names = store.names()
+    if missing := [name for name in (*TABLES, STATE) if name not in names]:
         return f"{missing[0]} is gone"
     if _buckets(before.records) >= 4 * before.buckets:
         return "there are many times the records that they were made for"
@@ -226,7 +231,7 @@ def _why_anew(store: TableStore, dump: Dump, asked: BuildState, before: BuildSta
     old, now = before.files.get("records", {}), dump.files["records"]
     if any(now.get(file) != mark for file, mark in old.items()):
         return "files of records that were read before are others, or gone"
-    if asked.settings.get("personal_days") is not None and dump.files != before.files:
+    if request.settings.get("personal_days") is not None and dump.files != before.files:
         return "what is personal and old is dropped from all records"
     return ""
 
@@ -240,10 +245,10 @@ class _Build:
     """One build, of all records or, with what the last one left, of what is new."""
 
     def __init__(
-        self, store: TableStore, dump: Dump, asked: BuildState, before: BuildState | None, progress: Progress
+        self, store: TableStore, dump: Dump, request: BuildState, before: BuildState | None, progress: Progress
     ) -> None:
         self.store, self.dump, self.progress = store, dump, progress
-        self.before, self.after = before, replace(asked, builds=1 if before is None else before.builds + 1)
+        self.before, self.after = before, replace(request, builds=1 if before is None else before.builds + 1)
         self.spark = dump.spark
         self.rows: dict[str, int] = {}
         """How many were delivered of each table."""
@@ -251,8 +256,8 @@ class _Build:
         """Of each table the frames that they are in."""
         files = dump.files or {}
         self.files = {
-            name: None if before is None else [f for f in some if before.files.get(name, {}).get(f) != some[f]]
-            for name, some in files.items()
+            name: None if before is None else [f for f in marks if before.files.get(name, {}).get(f) != marks[f]]
+            for name, marks in files.items()
         } or dict.fromkeys(("records", "ends", "samples", "topics"))
         """Of each table of the dump the new files; None: all of them."""
         self._stage = f"+{self.after.builds}"
@@ -274,14 +279,14 @@ class _Build:
             decoded, facts = self._decoded(once=True)
             runs = _runs(facts)
         new = int(pc.sum(pc.subtract(pc.add(runs["last"], 1), runs["first"])).as_py() or 0)
-        told = self._told(facts, runs, state)
+        common = self._common(facts, runs, state)
         self.progress("gathering log ends")
-        logs = self._logs(decoded, facts, state, told)
+        logs = self._logs(decoded, facts, state, common)
         of_logs = self._collected(logs)
-        self._note(runs, told, new, of_logs)
+        self._note(runs, common, new, of_logs)
         self.progress("making rows of groups")
         folded = None if state is None else self._folded(facts, of_logs, state)
-        groups = self._groups(decoded, folded, logs, state, told)
+        groups = self._groups(decoded, folded, logs, state, common)
         touched, planned = self._summary(groups)
         self.progress(f"{count(planned, 'group')} to plan")
         if planned:
@@ -342,7 +347,7 @@ class _Build:
                 self.frames.setdefault(name, {})[id(frame)] = frame
         return facts
 
-    def _note(self, runs: pa.Table, told: _Told, new: int, of_logs: Mapping[str, pa.Table]) -> None:
+    def _note(self, runs: pa.Table, common: _Common, new: int, of_logs: Mapping[str, pa.Table]) -> None:
         """What the next build must know."""
         sampled = [*of_logs["newest"]["at"].to_pylist()] if "newest" in of_logs else []
         self.after = replace(
@@ -350,18 +355,18 @@ class _Build:
             files={name: dict(files) for name, files in (self.dump.files or {}).items()},
             read={str(number): offset for number, offset in decode.last_offsets(runs, self._read).items()},
             records=new + (0 if self.before is None else self.before.records),
-            ends_at=max([*sampled, *([] if told.known_at is None else [told.known_at])], default=None),
-            names=dict(sorted(told.names.items())), buckets=self.buckets,
+            ends_at=max([*sampled, *([] if common.known_at is None else [common.known_at])], default=None),
+            names=dict(sorted(common.names.items())), buckets=self.buckets,
         )  # fmt: skip
 
-    # -- what all tasks are told
+    # -- what is found out before groups are made
 
-    def _told(self, facts: Mapping[str, pa.Table], runs: pa.Table, state: DataFrame | None) -> _Told:
+    def _common(self, facts: Mapping[str, pa.Table], runs: pa.Table, state: DataFrame | None) -> _Common:
         before = self.before
         ends_whole = before is None or self._ends_are_others(before)
         ends = self._ends(None if ends_whole else [*(self.files["ends"] or ()), *(self.files["samples"] or ())])
         known = None if ends_whole or before is None else before.ends_at
-        return _Told(ends, ends_whole, known, decode.gaps(runs, self._read), self._names(facts, state))
+        return _Common(ends, ends_whole, known, decode.gaps(runs, self._read), self._names(facts, state))
 
     def _published(self, name: str) -> DataFrame:
         rows = self.store.read(name)
@@ -399,13 +404,13 @@ class _Build:
         if not spoken:
             return {}
         topics = self.dump.read("topics").where("topic_id is not null").select("topic_id", "topic").distinct()
-        kept = {} if state is None else collected(of_kinds(state, "pairs").withColumn("bucket", sql.lit(DRIVER)))
-        pairs = _pairs(facts, kept)
+        of_state = {} if state is None else collected(of_kinds(state, "pairs").withColumn("bucket", sql.lit(DRIVER)))
+        pairs = _pairs(facts, of_state)
         named = topic_names(
             zip(*(pairs[name].to_pylist() for name in ("topic_id", "topic")), strict=True),
             [(row["topic_id"], row["topic"]) for row in topics.collect()],
         )
-        names = {one: named.get(one) for one in sorted(spoken)}
+        names = {topic_id: named.get(topic_id) for topic_id in sorted(spoken)}
         if any(names[spoken_id] != name for spoken_id, name in before.items()):
             raise _Anew("a topic id that epochs speak of has another name")
         return names
@@ -413,27 +418,27 @@ class _Build:
     # -- logs
 
     def _logs(
-        self, decoded: DataFrame, facts: Mapping[str, pa.Table], state: DataFrame | None, told: _Told
+        self, decoded: DataFrame, facts: Mapping[str, pa.Table], state: DataFrame | None, common: _Common
     ) -> DataFrame:
         """Rows of logs for the buckets of groups."""
         buckets = self.buckets
         deal = partial(dealt_by, by="topic", buckets=buckets)
-        frames = [of_kinds(decoded, "readers"), cells(told.ends, partial(deal, "ends"))]
-        kept = ["readers", "shapes", "pairs", "counts", *([] if told.ends_whole else ["known_ends"])]
+        frames = [of_kinds(decoded, "readers"), cells(common.ends, partial(deal, "ends"))]
+        kinds = ["readers", "shapes", "pairs", "counts", *([] if common.ends_whole else ["known_ends"])]
         files = self.dump.files or {}
         if self.before is None or files.get("topics") != self.before.files.get("topics"):
             frames.append(cells(self.dump.read("topics"), partial(deal, "topics")))
             self.topics_whole = True
         else:
-            kept.append("known_topics")
+            kinds.append("known_topics")
             self.topics_whole = False
         if state is not None:
-            frames.append(of_kinds(state, *kept))
-        self.ends_whole = told.ends_whole
-        beside = {"gaps": told.gaps, **{name: facts[name] for name in ("counts", "pairs") if name in facts}}
+            frames.append(of_kinds(state, *kinds))
+        self.ends_whole = common.ends_whole
+        of_driver = {"gaps": common.gaps, **{name: facts[name] for name in ("counts", "pairs") if name in facts}}
         run = partial(
-            _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets, known=told.known_at,
-            readers=_named_readers(facts, told.names, buckets), beside=beside,
+            _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets, known=common.known_at,
+            readers=_named_readers(facts, common.names, buckets), of_driver=of_driver,
         )  # fmt: skip
         first = self.spark.createDataFrame([("begin", 0, b"")], ROW)  # a task that has what is the driver's
         frames.append(first)
@@ -450,12 +455,12 @@ class _Build:
         return sorted(folded)
 
     def _groups(
-        self, decoded: DataFrame, folded: list[str] | None, logs: DataFrame, state: DataFrame | None, told: _Told
+        self, decoded: DataFrame, folded: list[str] | None, logs: DataFrame, state: DataFrame | None, common: _Common
     ) -> DataFrame:
         """Rows of groups, and those of groups that are not folded that stay in their tables."""
         frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs")]
         carried: list[DataFrame] = []
-        gaps = told.gaps
+        gaps = common.gaps
         if state is not None:
             frames.append(of_kinds(state, *group_rows.KEPT))
         if folded:
@@ -469,7 +474,7 @@ class _Build:
                 for name in ("gold/rebalances", "gold/epochs")
             ]
             gaps = pa.concat_tables([self._published("silver/gaps").toArrow().cast(gaps.schema), gaps])
-        known = {topic_id: name for topic_id, name in told.names.items() if name is not None}
+        known = {topic_id: name for topic_id, name in common.names.items() if name is not None}
         now_ms = max(0, (self.after.ends_at or 0) // 1000)
         rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, known, self._planners)
         run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=self.store.deliver(f"g{self._stage}"))
@@ -546,7 +551,7 @@ class _Build:
 
 
 @dataclass(frozen=True)
-class _Told:
+class _Common:
     """What was found out before groups are made.
 
     ends, ends_whole
@@ -575,8 +580,8 @@ _PAIRS: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
 
 def _pairs(*facts: Mapping[str, pa.Table]) -> pa.Table:
     """(topic_id, topic) of all commits, each once."""
-    known = pa.concat_tables([_PAIRS.empty_table(), *(some["pairs"] for some in facts if "pairs" in some)])
-    return known.group_by(_PAIRS.names).aggregate([]).combine_chunks()
+    pairs = pa.concat_tables([_PAIRS.empty_table(), *(known_to["pairs"] for known_to in facts if "pairs" in known_to)])
+    return pairs.group_by(_PAIRS.names).aggregate([]).combine_chunks()
 
 
 def _named_readers(facts: Mapping[str, pa.Table], names: Mapping[str, str | None], buckets: int) -> pa.Table:
@@ -584,7 +589,7 @@ def _named_readers(facts: Mapping[str, pa.Table], names: Mapping[str, str | None
     if "spoken" not in facts:
         return end_samples.READERS.empty_table()
     spoken = facts["spoken"]
-    topics = pa.array([names.get(one) for one in spoken["topic_id"].to_pylist()], pa.string())
+    topics = pa.array([names.get(topic_id) for topic_id in spoken["topic_id"].to_pylist()], pa.string())
     return pa.table([topics, spoken["bucket"]], schema=end_samples.READERS).filter(pc.is_valid(topics))
 
 
@@ -619,8 +624,8 @@ def _decode(batches: Batches, delivery: Delivery, buckets: int, personal: Person
             yield from packed(name, DRIVER, tables[name])
         commits = tables["commits"].select(newest_commits.COLUMNS)
         rows = {"commits": commits, **{name: group_rows.compact(name, tables[name]) for name in group_rows.RECORDS}}
-        for name, some in rows.items():
-            yield from dealt_by(name, some, "group", buckets)
+        for name, of_kind in rows.items():
+            yield from dealt_by(name, of_kind, "group", buckets)
         yield from _facts_of(rows, buckets)
 
 
@@ -632,7 +637,7 @@ def _facts_of(rows: Mapping[str, pa.Table], buckets: int) -> Iterator[pa.RecordB
     )
     names = pa.concat_tables([rows[name].select(["group"]) for name in group_rows.RECORDS])
     yield from packed("recorded", DRIVER, names.group_by("group").aggregate([]))
-    spoken = [(one, group) for group, ids in group_rows.spoken_ids(rows["epochs"]).items() for one in ids]
+    spoken = [(topic_id, group) for group, ids in group_rows.spoken_ids(rows["epochs"]).items() for topic_id in ids]
     if spoken:
         ids, groups = (pa.array(column, pa.string()) for column in zip(*spoken, strict=True))
         spoken_of = pa.table({"topic_id": ids, "bucket": bucket_of(groups, buckets)})
@@ -650,12 +655,13 @@ def _readers(topics: pa.ChunkedArray, bucket: pa.Array, buckets: int) -> Iterato
 
 
 def _log_rows(
-    bucket: int, tables: Tables, delivery: Delivery, buckets: int, known: int | None, readers: pa.Table, beside: Tables,
+    bucket: int, tables: Tables, delivery: Delivery, buckets: int, known: int | None, readers: pa.Table,
+    of_driver: Tables,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The logs of a bucket of topics, for those that read them."""
     part = f"{bucket:05d}"
-    mine = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
-    whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), mine])
+    own_readers = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
+    whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), own_readers])
     made = end_samples.logs_of({**tables, "readers": whole}, known)
     yield from dealt("logs", made["logs"])
     for name in ("silver/ends", "silver/topics"):
@@ -663,14 +669,18 @@ def _log_rows(
     if "ends" in tables and (at := pc.max(tables["ends"]["at"].cast(pa.int64())).as_py()) is not None:
         yield from packed("newest", DRIVER, pa.table({"at": [at]}))
     yield from packed("reshaped", DRIVER, made["reshaped"])
-    kept = [batch for name in ("known_ends", "known_topics", "shapes") for batch in packed(name, bucket, made[name])]
+    state_rows = [
+        batch for name in ("known_ends", "known_topics", "shapes") for batch in packed(name, bucket, made[name])
+    ]
     if bucket == 0:
-        yield from delivery("silver/gaps", beside["gaps"], part)
-        counts = decode.added_up(pa.concat_tables([some["counts"] for some in (tables, beside) if "counts" in some]))
-        if "counts" in beside:
+        yield from delivery("silver/gaps", of_driver["gaps"], part)
+        counts = decode.added_up(
+            pa.concat_tables([counted["counts"] for counted in (tables, of_driver) if "counts" in counted])
+        )
+        if "counts" in of_driver:
             yield from delivery("silver/counts", counts, part)
-        kept += [*packed("counts", bucket, counts), *packed("pairs", bucket, _pairs(tables, beside))]
-    yield from _kept(delivery, kept, f"l{part}")
+        state_rows += [*packed("counts", bucket, counts), *packed("pairs", bucket, _pairs(tables, of_driver))]
+    yield from _kept(delivery, state_rows, f"l{part}")
 
 
 def _kept(delivery: Delivery, rows: list[pa.RecordBatch], part: str) -> Iterator[pa.RecordBatch]:
@@ -687,10 +697,10 @@ def _group_rows(
     for name in TABLES:
         if name in made:
             yield from delivery(name, made[name], part)
-    kept = [batch for name in group_rows.KEPT for batch in packed(name, bucket, made[name])]
+    state_rows = [batch for name in group_rows.KEPT for batch in packed(name, bucket, made[name])]
     topics = made["readers"]["topic"].combine_chunks()
-    kept += _readers(topics, pa.array([bucket] * len(topics), pa.int32()), buckets)
-    yield from _kept(delivery, kept, f"g{part}")
+    state_rows += _readers(topics, pa.array([bucket] * len(topics), pa.int32()), buckets)
+    yield from _kept(delivery, state_rows, f"g{part}")
     yield from dealt("asked", made["asked"])
     yield from packed("astray", DRIVER, made["astray"])
     new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
