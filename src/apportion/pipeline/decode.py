@@ -268,11 +268,7 @@ def _with_source(
 def _as(name: str, columns: dict[str, pa.Array]) -> pa.RecordBatch:
     """Columns in the table's order and types."""
     schema = arrow_schema(name)
-    arrays = []
-    for field in schema:
-        array = columns[field.name]
-        arrays.append(array if array.type == field.type else array.cast(field.type))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 # -- what is counted of records --------------------------------------------------------------------------------------

@@ -366,13 +366,8 @@ def _asked_of_past(groups: pa.Array, records: Mapping[str, pa.Table], names: pa.
 
 def _asked_of_present(state: pa.Table, schema: pa.Schema) -> pa.Table:
     """What-if's input, a row of ``gold/group_state`` each; without a past."""
-    return pa.table(
-        [
-            state[column.name] if column.name in state.column_names else pa.nulls(state.num_rows, column.type)
-            for column in schema
-        ],
-        schema=schema,
-    )
+    gone = {field.name: pa.nulls(state.num_rows, field.type) for field in schema}
+    return pa.table({name: state[name] if name in state.column_names else gone[name] for name in schema.names})
 
 
 def _can_be_asked(state: pa.Table) -> pa.Array:
@@ -532,7 +527,7 @@ class GroupsFolding:
                 continue
             row = {
                 "group": group, "generations": generations, "epochs": epochs, "habits": habits,
-                "names": {column["topic_id"]: column["topic"] for column in ids},
+                "names": {known["topic_id"]: known["topic"] for known in ids},
             }  # fmt: skip
             for name, found in fold_rows.folded_rows(row).items():
                 folded[name] += found
@@ -576,7 +571,7 @@ class _Side:
         found = self.table.slice(begin, end - begin).combine_chunks()
         rows = [row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
         bounds = (self.start[first : behind + 1] - begin).tolist()
-        return [rows[column:other] for column, other in pairwise(bounds)]
+        return [rows[a:b] for a, b in pairwise(bounds)]
 
 
 def _order(table: pa.Table, code: Longs) -> Longs:

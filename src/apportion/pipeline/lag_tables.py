@@ -171,7 +171,7 @@ class LagRows:
         behind = lags(committed, begin, end, last_stable, same, self.wanted[rows])
         ends = _samples(self.logs, "sample_at", "sample_end").of_columns(in_logs)
         recent = _samples(self.places, "recent_at", "recent_offset").of_columns(in_places)
-        begun, lag = (np.where(column.there, column.value, UNKNOWN) for column in (behind.begin, behind.owed))
+        begun, lag = (np.where(known.there, known.value, UNKNOWN) for known in (behind.begin, behind.owed))
         unread = np.where(committed.there, np.maximum(committed.value, begun), UNKNOWN)
         since_ms = now_ms - WINDOW_S * 1000
         times = lag_times(ends, recent, unread, lag, float(now_ms), since_ms)
@@ -258,7 +258,7 @@ class LagRows:
         standing = np.flatnonzero(np.asarray(self.places["standing"]))
         fields = schemas.arrow_schema(schemas.GROUP_STATE).field("commits").type.value_type
         columns = [
-            self.places[column.name].combine_chunks().take(pa.array(standing)).cast(column.type) for column in fields
+            self.places[field.name].combine_chunks().take(pa.array(standing)).cast(field.type) for field in fields
         ]
         structs = pa.StructArray.from_arrays(columns, fields=list(fields))
         return listed(self._per_present(self.of_place[standing]), structs)
@@ -275,7 +275,7 @@ def lag_columns(behind: Lags) -> dict[str, pa.Array]:
         "begin": behind.begin, "end": behind.end, "last_stable": behind.last_stable, "raw_lag": behind.raw,
         "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
     }  # fmt: skip
-    answers = {name: pa.array(column.value, mask=~column.there) for name, column in columns.items()}
+    answers = {name: pa.array(known.value, mask=~known.there) for name, known in columns.items()}
     return {**answers, "status": pa.array(STATUSES, pa.string()).take(pa.array(behind.status))}
 
 
@@ -322,11 +322,4 @@ def _found(sorted_keys: Longs, keys: Longs) -> Ints:
 
 def _table(table: schemas.Table, columns: dict[str, Any]) -> pa.Table:
     schema = schemas.arrow_schema(table)
-    arrays = [columns[column.name] for column in schema]
-    return pa.Table.from_arrays(
-        [
-            array if array.type == column.type else array.cast(column.type)
-            for array, column in zip(arrays, schema, strict=True)
-        ],
-        schema=schema,
-    )
+    return pa.Table.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)

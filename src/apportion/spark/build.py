@@ -167,13 +167,9 @@ class _Anew(Exception):
 
 
 def build(
-    store: TableStore,
-    dump: Dump,
-    request: BuildState,
-    full: bool,
-    before_publish: Callable[[], None],
+    store: TableStore, dump: Dump, request: BuildState, full: bool, before_publish: Callable[[], None],
     progress: Progress,
-) -> Built:
+) -> Built:  # fmt: skip
     """Every table, or what is new of each, and what the next build must know; published.
 
     asked
