@@ -226,12 +226,18 @@ def escape(text: str) -> str:
 
 
 def number_text(value: float) -> str:
-    """A number as Prometheus writes it; whole ones without a point."""
+    """A number as Prometheus writes it; whole ones without a point, times to the millisecond, others to six digits.
+
+    >>> number_text(1795710741.25), number_text(2 / 3), number_text(3.0)
+    ('1795710741.250', '0.666667', '3')
+    """
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "+Inf" if value > 0 else "-Inf"
-    return str(int(value)) if value == int(value) else f"{value:.6g}"
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.3f}"
 
 
 class _Shown:
