@@ -98,6 +98,8 @@ def test_a_rollout_is_drawn_with_the_standstill_and_the_moves_that_its_table_has
 def test_who_restarts_keeps_its_name_where_its_client_is_one_alone() -> None:
     _, drawn = rolled("cooperative")
     assert [label for label in drawn["labels"] if label == "b"] == ["b"]
+    causes = [moment["cause"] for moment in drawn["rebalances"]]
+    assert any(cause.endswith(": b gone") for cause in causes), causes
     assert len([label for label in drawn["labels"] if label.startswith("a-")]) == 4, "two of one name, each twice"
 
 

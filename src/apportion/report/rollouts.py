@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,7 +151,7 @@ def _moments(before: Group, stages: Sequence[Stage], times: Times, shown: Sequen
         still = stage.still_s[stage.still_s > 0]
         bounds = [round(1000 * float(bound)) for bound in (still.min(), still.max())] if len(still) else [None, None]
         rows.append({
-            "generation": generation, "at": "", "cause": stage.step, "members": stage.plan.group.M,
+            "generation": generation, "at": "", "cause": _by_name(stage.step, names), "members": stage.plan.group.M,
             "moved": stage.moved, "kept": sum(a is not None and a == b for a, b in zip(had, has, strict=True)),
             "given": sum(a is None and b is not None for a, b in zip(had, has, strict=True)), "needless": None,
             "complete": True, "owners": owned, "at_ms": round(1000 * end), "duration_ms": round(1000 * (end - begin)),
@@ -159,6 +160,11 @@ def _moments(before: Group, stages: Sequence[Stage], times: Times, shown: Sequen
         })  # fmt: skip
         had = has
     return rows
+
+
+def _by_name(step: str, names: Mapping[str, str]) -> str:
+    """What a step does, with the names of the legend."""
+    return re.sub(r"[^\s,]+", lambda word: names.get(word[0], word[0]), step)
 
 
 def _names(groups: Sequence[Group]) -> dict[str, str]:
