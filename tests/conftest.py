@@ -51,6 +51,7 @@ LONGEST = (
     "spark/test_full_disk.py",
     "cli/test_pipeline.py",
     "cli/test_demo.py",
+    "clients/test_chaos_acting.py",
     "clients/test_chaos.py",
     "broker/test_governing_live.py",
     "broker/test_governed_cluster.py",

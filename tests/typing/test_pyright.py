@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,8 @@ from pathlib import Path
 import pytest
 
 USES = Path(__file__).with_name("test_uses.py")
+PYRIGHT = Path(sys.executable).with_name("basedpyright")
+"""Beside this Python, whether or not its environment was activated."""
 
 
 def checked(folder: Path, text: str) -> list[str]:
@@ -18,14 +19,14 @@ def checked(folder: Path, text: str) -> list[str]:
     (folder / USES.name).write_text(text, encoding="utf-8")
     strict = {"typeCheckingMode": "standard", "reportUnnecessaryTypeIgnoreComment": "error"}
     (folder / "pyrightconfig.json").write_text(json.dumps(strict), encoding="utf-8")
-    command = ["basedpyright", "--project", str(folder), "--pythonpath", sys.executable, "--outputjson"]
+    command = [str(PYRIGHT), "--project", str(folder), "--pythonpath", sys.executable, "--outputjson"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = json.loads(done.stdout)
     assert found["summary"]["filesAnalyzed"] == 1, done.stderr
     return [one["message"] for one in found["generalDiagnostics"]]
 
 
-@pytest.mark.skipif(shutil.which("basedpyright") is None, reason="needs basedpyright: pip install '.[dev]'")
+@pytest.mark.skipif(not PYRIGHT.exists(), reason="needs basedpyright: pip install '.[dev]'")
 @pytest.mark.timeout(300)
 def test_typed_uses_are_right_and_wrong_ones_are_seen(tmp_path: Path) -> None:
     text = USES.read_text(encoding="utf-8")
