@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test lowest newest check broker record bench chaos thorough mutants faults docs wheel clean
+.PHONY: help setup jars demo live test lowest newest check broker record bench chaos thorough golden mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -61,6 +61,9 @@ chaos: setup ## members join, leave, freeze and die for a long while on a real b
 
 thorough: setup ## the bounded tests at their full sizes, for hours; what came of it is kept in tests/thorough.json
 	@$(PY) -m tools.thorough
+
+golden: $(STAMP) ## write the outputs that tests hold as files anew; git diff shows what changed
+	@$(PY) -m tests.cli.test_transcripts
 
 mutants: setup ## change the sources at random, one place at a time, and count what the tests notice: tests/mutants.json
 	@$(PY) -m tools.mutants
