@@ -22,7 +22,7 @@ from apportion.assignors import find
 from apportion.errors import Unavailable
 from apportion.governing.carrier import Carrier
 from apportion.governing.governor import CLASS, Governor, without_class
-from apportion.governing.rules import FactRule, GroupRule
+from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import connect
 from apportion.planning import strategy_of

@@ -16,7 +16,7 @@ from tests.clients.test_broker_takeover import refusals
 from apportion.assignors import find
 from apportion.governing.carrier import Carrier
 from apportion.governing.governor import Governor
-from apportion.governing.rules import FactRule, GroupRule
+from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster
 from apportion.planning import strategy_of

@@ -14,7 +14,7 @@ from tests.clients.groups import new_name
 
 from apportion.assignors import find
 from apportion.governing.governor import CLASS, Governor
-from apportion.governing.rules import FactRule, GroupRule
+from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, connect
 from apportion.testing import jars

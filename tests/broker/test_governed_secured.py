@@ -14,7 +14,7 @@ from tests.clients.test_secured import SECRETS, address, certificates, librdkafk
 from apportion.assignors import find
 from apportion.errors import Unavailable
 from apportion.governing.governor import Governor, without_class
-from apportion.governing.rules import GroupRule
+from apportion.governing.rules_file import GroupRule
 from apportion.governing.service import groups_of
 from apportion.inputs.cluster import connect
 from apportion.inputs.properties import Properties

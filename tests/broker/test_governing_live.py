@@ -16,7 +16,7 @@ from tests.serve.running import serving
 from apportion.acting import Acting
 from apportion.assignors import find
 from apportion.governing.governor import CLASS, Governed, Governor, without_class
-from apportion.governing.rules import FactRule, GroupRule, read_rules
+from apportion.governing.rules_file import FactRule, GroupRule, read_rules
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, connect
 from apportion.testing.broker import Broker

@@ -48,7 +48,7 @@ def test_numbers_come_greatest_first_and_the_unknown_last(sort: str) -> None:
 
 
 def test_rebalances_are_those_of_the_hour_before_the_newest_record_and_an_old_one_is_not_among_them() -> None:
-    from apportion.report.lag_times import HOUR_MS, in_last_hour
+    from apportion.report.lag_text import HOUR_MS, in_last_hour
 
     now = 10 * HOUR_MS
     assert in_last_hour([HOUR_MS, now - HOUR_MS, now - 1, now, now + 1], now) == 2

@@ -12,7 +12,7 @@ from tests.cli.conftest import Done, run_here
 from apportion.inputs.described_group import Observed
 from apportion.inputs.sniff import groups_in
 from apportion.report.describing import shown
-from apportion.report.pages import of_observed
+from apportion.report.page_groups import of_observed
 
 TEXTS = Path(__file__).parents[1] / "inputs" / "cases"
 GROUPS = Path(__file__).parent / "cases"

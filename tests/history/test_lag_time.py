@@ -32,8 +32,8 @@ from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates
 from apportion.inputs import series as inputs_series
 from apportion.model.build import build
 from apportion.model.group_json import read_group
-from apportion.report import lag_times as lag_times_shown
-from apportion.report.lag_times import in_a_sentence
+from apportion.report import lag_text as lag_times_shown
+from apportion.report.lag_text import in_a_sentence
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=40), st.data())

@@ -7,7 +7,7 @@ from typing import Any
 
 import apportion
 from apportion.model.group_json import read_group
-from apportion.report.data import group_data
+from apportion.report.group_data import group_data
 
 WORDS = ("orders", "clicks", "billing", "search", "stock", "mail", "fraud", "views", "audit", "geo", "ads", "users")
 CAUSES = ("join", "leave", "join, leave", "subscription", "topic grew", "restart")

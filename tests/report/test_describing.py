@@ -9,7 +9,7 @@ from apportion.arrays import UNKNOWN
 from apportion.history.records import SHARE, STREAMS, GenerationMember
 from apportion.inputs.described_group import Observed
 from apportion.model.group_json import group_to_dict
-from apportion.report import describing, pages
+from apportion.report import describing, page_groups
 from apportion.report.describing import GROUP_COLUMNS, MEMBER_COLUMNS, PARTITION_COLUMNS, shown
 
 RAW: dict[str, Any] = {
@@ -59,12 +59,12 @@ def test_each_table_has_a_cell_under_each_of_its_columns() -> None:
 
 
 def test_the_page_has_the_members_columns_that_say_something() -> None:
-    seats = pages.of_observed(SEEN)["seats"]
+    seats = page_groups.of_observed(SEEN)["seats"]
     assert seats["head"] == [column.name.capitalize() for column in MEMBER_COLUMNS]
     plain = Observed({"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}})
-    assert pages.of_observed(plain)["seats"]["head"] == ["Consumer-id", "#partitions"]
+    assert page_groups.of_observed(plain)["seats"]["head"] == ["Consumer-id", "#partitions"]
     many = {f"m{n}": {"topics": ["t"]} for n in range(describing.MOST_ROWS + 1)}
-    assert pages.of_observed(Observed({"topics": {"t": 1}, "members": many}))["seats"] is None
+    assert page_groups.of_observed(Observed({"topics": {"t": 1}, "members": many}))["seats"] is None
 
 
 def test_the_json_tells_tasks_and_shares_and_that_readers_are_not_told() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apportion.report import pages, replaying
+from apportion.report import page_groups, replaying
 
 
 @pytest.mark.parametrize(
@@ -19,4 +19,4 @@ from apportion.report import pages, replaying
 )
 def test_a_record_without_a_timestamp_has_no_moment(at_ms: int, on_the_page: str, in_a_table: str | None) -> None:
     """Kafka writes -1 where there is none; 1969 would be believed."""
-    assert (pages.moment(at_ms), replaying.moment(at_ms)) == (on_the_page, in_a_table)
+    assert (page_groups.moment(at_ms), replaying.moment(at_ms)) == (on_the_page, in_a_table)

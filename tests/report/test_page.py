@@ -17,7 +17,7 @@ from tests.report.browser import binary
 import apportion
 from apportion.model.group_json import read_group
 from apportion.report import page
-from apportion.report.data import MOST_ROWS, group_data
+from apportion.report.group_data import MOST_ROWS, group_data
 from apportion.report.oddities import member_label
 
 HOSTILE = "</script><script>alert(1)</script>&<b>"

@@ -16,7 +16,7 @@ from tests.report.test_page import one_group, page_data
 import apportion
 from apportion.model.group_json import read_group
 from apportion.report import page
-from apportion.report.data import group_data
+from apportion.report.group_data import group_data
 
 
 @pytest.fixture(scope="module")

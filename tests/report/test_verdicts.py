@@ -11,7 +11,7 @@ from tests.history.made import classic, member
 from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.inputs.dump import observed
 from apportion.model.group_json import read_group
-from apportion.report import pages
+from apportion.report import page_groups
 from apportion.report.verdicts import judge
 
 
@@ -122,7 +122,7 @@ def test_a_storm_of_rebalances_warns_for_an_hour(at_s: list[int], word: str) -> 
 def test_the_page_has_the_verdict_of_a_recorded_storm() -> None:
     events = [classic(i, i + 1, member("a", {"t": [i % 2]}), member("b", {"t": [1 - i % 2]})) for i in range(9)]
     past = GroupHistory("g", events, {}, [], TopicMetadata({"t": [{"partition": 0}, {"partition": 1}]}, {}, {}))
-    drawn = pages.of_remembered(past, observed(past))
+    drawn = page_groups.of_remembered(past, observed(past))
     assert drawn["verdict"] == "WARN"
     assert "It rebalanced 8 times in 7 s." in drawn["why"]
     json.dumps(drawn)

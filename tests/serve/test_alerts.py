@@ -28,7 +28,7 @@ from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import Snapshot
+from apportion.serve.snapshot import Snapshot
 
 RULES = Path(__file__).parents[2] / "examples" / "serve" / "alerts.yml"
 PROMTOOL = shutil.which("promtool")

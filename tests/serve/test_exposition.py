@@ -18,13 +18,13 @@ from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers, pace_of, summary
 from apportion.serve.collector import Collector
+from apportion.serve.derived_state import entries_of, group_state, group_with_offsets, lag_times_of
 from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.exposition import EMPTY, PIECE, Rendered
 from apportion.serve.metrics import Renderer
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import GroupState
-from apportion.serve.states import entries_of, group_state, group_with_offsets, lag_times_of
+from apportion.serve.snapshot import GroupState
 
 from .test_metrics import TOPICS, seen, snapshot
 

@@ -13,7 +13,7 @@ from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES, EndTimes
 from apportion.serve.lag_lines import lines
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import Snapshot
+from apportion.serve.snapshot import Snapshot
 
 from .test_metrics import TOPICS, seen, snapshot
 

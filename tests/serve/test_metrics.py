@@ -34,14 +34,21 @@ from apportion.serve import app
 from apportion.serve import collector as collecting
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
+from apportion.serve.derived_state import (
+    advised,
+    commits_then,
+    entries_of,
+    group_state,
+    group_with_offsets,
+    lag_times_of,
+)
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.exposition import EMPTY
 from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
 from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import GroupState, Snapshot
-from apportion.serve.states import advised, commits_then, entries_of, group_state, group_with_offsets, lag_times_of
+from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.switched import Switches, switch_of
 
 Found = dict[str, list[tuple[dict[str, str], float]]]

@@ -24,9 +24,9 @@ from apportion.inputs import tables as of_tables
 from apportion.inputs.dump import observed
 from apportion.inputs.load_history import load_histories
 from apportion.pipeline import end_samples, lag_tables, newest_commits
-from apportion.report.lag_times import in_a_sentence, page_data
+from apportion.report.lag_text import in_a_sentence, page_data
+from apportion.serve.derived_state import lag_times_of
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
-from apportion.serve.states import lag_times_of
 from apportion.spark import job
 from apportion.tables import schemas
 

@@ -66,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
         comparison = compare(observed.group, args.assignors, saved, settings_of(args), observed.kind, observed.protocol)
     speeds = _speeds(args, observed) if args.speeds else None
     if args.output == "html":
-        from apportion.report import pages
+        from apportion.report import page_groups
 
-        emit_page([pages.of_plans(observed, comparison.plans)], source.input_name(args))
+        emit_page([page_groups.of_plans(observed, comparison.plans)], source.input_name(args))
     elif args.output == "json":
         emit_json({**comparison.to_dict(), **({"speeds": speeds[0]} if speeds else {})})
     else:
@@ -92,7 +92,7 @@ def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any
     from dataclasses import asdict
 
     from apportion.history import measured
-    from apportion.report import lag_times
+    from apportion.report import lag_text
 
     over_time = source.over_time(args, [observed], args.window)
     if over_time is None:
@@ -102,4 +102,4 @@ def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any
     since = max(round(now - known.window_s * 1000), known.held_since_ms or 0)
     speed_of = measured.speeds(observed.group, known.series, since, now)
     fields = {name: asdict(speed) for name, speed in speed_of.items()}
-    return fields, lag_times.speeds(observed.group, speed_of), lag_times.speed_notes(speed_of, known.window_s)
+    return fields, lag_text.speeds(observed.group, speed_of), lag_text.speed_notes(speed_of, known.window_s)

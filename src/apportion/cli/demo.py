@@ -92,10 +92,10 @@ def _show(path: Path) -> list[GroupHistory]:
 def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
     from apportion.cli import source
     from apportion.inputs.dump import observed
-    from apportion.report import pages
+    from apportion.report import page_groups
 
-    shown = [pages.of_remembered(group, observed(group)) for group in groups]
-    name = pages.origin(given if given is not None else "recorded dump that ships with apportion", shown)
+    shown = [page_groups.of_remembered(group, observed(group)) for group in groups]
+    name = page_groups.origin(given if given is not None else "recorded dump that ships with apportion", shown)
     page = folder / "report.html"
-    source.write_whole(str(page), pages.page_of(shown, "The recorded cluster", name))
+    source.write_whole(str(page), page_groups.page_of(shown, "The recorded cluster", name))
     return page

@@ -63,7 +63,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the groups."""
     from apportion.model.group_json import group_to_dict
-    from apportion.report import group_list, pages
+    from apportion.report import group_list, page_groups
 
     _check_options(args)
     groups, standings, rows = _chosen(_with_generations(source.many(args), args), args)
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         emit_json({"version": 1, "groups": described})
         return 0
     if args.output == "html":
-        emit_page([pages.of_observed(group) for group in groups], source.input_name(args))
+        emit_page([page_groups.of_observed(group) for group in groups], source.input_name(args))
         return 0
     if not groups and args.odd:
         tell("nothing is odd of any group")
@@ -152,7 +152,7 @@ def _paces(
     window is given, or to sort by what only time tells.
     """
     from apportion.history import measured
-    from apportion.report import lag_times
+    from apportion.report import lag_text
 
     timed = args.window is not None or args.all_groups or sort in ("behind", "trend", "catch-up", "last-hour")
     live = args.file is None and source.is_live(args)
@@ -163,9 +163,9 @@ def _paces(
     for one, times in zip(seen, known, strict=True):
         group = measured.as_of_last_look(one.group, times.series) if live else one.group
         whole = measured.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False).whole
-        pace, at = lag_times.pace(whole), list(times.rebalanced_at_ms or ())
+        pace, at = lag_text.pace(whole), list(times.rebalanced_at_ms or ())
         if times.rebalanced_at_ms is not None:
-            pace["last_hour"] = lag_times.in_last_hour(at, times.now_ms or measured.newest(times.series))
+            pace["last_hour"] = lag_text.in_last_hour(at, times.now_ms or measured.newest(times.series))
         yield pace, at
 
 
@@ -182,7 +182,7 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
     """Lag in time of each group: its partitions and its members, from what is known of more than one moment."""
     from apportion.history import measured
     from apportion.model.build import build
-    from apportion.report import lag_times
+    from apportion.report import lag_text
     from apportion.report.text import TextTable
 
     over_time = source.over_time(args, groups, args.window)
@@ -195,15 +195,15 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
         if args.file is None:
             group = measured.as_of_last_look(group, known.series)
         times = measured.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
-        tables = [lag_times.partitions(group, times)]
+        tables = [lag_text.partitions(group, times)]
         if args.output in ("csv", "ndjson"):
             rows_of_all += tables
             continue
         if group.M:
-            tables.insert(0, lag_times.members(group, times))
+            tables.insert(0, lag_text.members(group, times))
         if observed is not groups[0]:
             emit_tables([], args.output, [""])
-        emit_tables(tables, args.output, lag_times.notes(times, known.window_s))
+        emit_tables(tables, args.output, lag_text.notes(times, known.window_s))
     if rows_of_all:  # one table, with one line of names
         rows = [row for table in rows_of_all for row in table.rows]
         emit_tables([TextTable(rows_of_all[0].columns, rows)], args.output)

@@ -15,7 +15,7 @@ from apportion.errors import ApportionError, BadInput
 
 if TYPE_CHECKING:
     from apportion.governing.governor import Governed
-    from apportion.governing.rules import GroupRule
+    from apportion.governing.rules_file import GroupRule
 
 DETAILS = (
     "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
@@ -109,7 +109,7 @@ def _told(group: str, governed: Governed) -> None:
 def _rules(args: argparse.Namespace) -> tuple[GroupRule, ...]:
     import re
 
-    from apportion.governing.rules import GroupRule, read_rules
+    from apportion.governing.rules_file import GroupRule, read_rules
     from apportion.planning import strategy_of
 
     if not args.check and bool(args.groups) == args.all_groups:

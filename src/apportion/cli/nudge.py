@@ -46,20 +46,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _nudged(admin: object, name: str, topic: str, wait_s: int) -> int:
-    from apportion.inputs import nudges
+    from apportion.inputs import nudge_commit
 
     at_ms = round(time.time() * 1000)
-    nudges.commit(admin, name, topic, at_ms)
+    nudge_commit.commit(admin, name, topic, at_ms)
     try:
         until = time.monotonic() + wait_s
         while time.monotonic() < until:
-            nudge = nudges.newest(admin, name)
+            nudge = nudge_commit.newest(admin, name)
             if nudge is not None and nudge.at_ms == at_ms and nudge.heeded:
                 emit(f"The leader of group {name!r} took the nudge: the group rebalances now.\n")
                 return 0
             time.sleep(0.5)
     finally:
-        nudges.remove(admin, name)
+        nudge_commit.remove(admin, name)
     raise Unavailable(
         f"nobody took the nudge of group {name!r} within {wait_s} s: its leader is no member of ours with acting=, or "
         "its lag feed fetches more rarely (every_s); restart one member instead, or wait longer with --wait"

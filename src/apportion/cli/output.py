@@ -61,6 +61,6 @@ def on_terminal() -> bool:
 
 def emit_page(groups: list[dict[str, Any]], name: str) -> None:
     """The page with pictures on standard output."""
-    from apportion.report import pages
+    from apportion.report import page_groups
 
-    emit(pages.page_of(groups, pages.title_of(groups), name))
+    emit(page_groups.page_of(groups, page_groups.title_of(groups), name))

@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
         source.write_whole(args.save, planned.to_json() + "\n")
         tell(f"plan saved to {args.save}")
     if args.output == "html":
-        from apportion.report import pages
+        from apportion.report import page_groups
 
-        emit_page([pages.of_plans(observed, [planned])], source.input_name(args))
+        emit_page([page_groups.of_plans(observed, [planned])], source.input_name(args))
         return 0
     if args.output == "json":
         document = planned.to_dict()

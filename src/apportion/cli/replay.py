@@ -62,9 +62,11 @@ def run(args: argparse.Namespace) -> int:
         emit_json(document)
     elif args.output == "html":
         from apportion.inputs.dump import observed
-        from apportion.report import pages
+        from apportion.report import page_groups
 
-        emit_page([pages.of_replay(group, observed(group), document)], os.path.basename(os.path.abspath(args.folder)))
+        emit_page(
+            [page_groups.of_replay(group, observed(group), document)], os.path.basename(os.path.abspath(args.folder))
+        )
     else:
         shown = replaying_tasks if group.runs_tasks else replaying
         tables, notes = [shown.generations(document)], shown.notes(document)

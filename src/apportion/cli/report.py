@@ -40,15 +40,15 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page, and say where it is; ``-o -`` writes it to standard output."""
-    from apportion.report import pages
+    from apportion.report import page_groups
 
     if args.output in PICTURES:
         raise Usage("apportion report", f"-o names the file of the page, and found {args.output!r}: -o page.html")
     path = None if args.file is None else source.at_hand(args.file, args.groups)
     folder = path is not None and path != "-" and os.path.isdir(path)
     groups = _groups(args, path if folder else None)
-    name = pages.origin(args.file, groups) if folder else source.input_name(args)
-    text = pages.page_of(groups, args.title or pages.title_of(groups), name)
+    name = page_groups.origin(args.file, groups) if folder else source.input_name(args)
+    text = page_groups.page_of(groups, args.title or page_groups.title_of(groups), name)
     if args.output == "-":
         emit(text)
         return 0
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]]:
-    from apportion.report import pages
+    from apportion.report import page_groups
 
     if folder is not None:
         source.choose(args)
@@ -68,7 +68,7 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
     with progress.slow("", len(many)) as begin:
         for observed in many:
             begin(observed.name or "")
-            shown.append(_switched(observed) if args.switch else pages.of_observed(observed))
+            shown.append(_switched(observed) if args.switch else page_groups.of_observed(observed))
     return shown
 
 
@@ -77,12 +77,12 @@ def _switched(observed: Observed) -> dict[str, Any]:
     from apportion.history.switch_measures import GroupFacts
     from apportion.history.switching import switch
     from apportion.model.build import build
-    from apportion.report import pages
+    from apportion.report import page_groups
 
     if not observed.raw["members"] or observed.kind not in (None, "classic", "consumer"):
-        return pages.of_observed(observed)
+        return page_groups.of_observed(observed)
     facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-    return pages.with_switch(observed, switch(build(observed.raw), facts))
+    return page_groups.with_switch(observed, switch(build(observed.raw), facts))
 
 
 def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     from apportion.inputs.load_history import load_histories
     from apportion.inputs.series import FolderSeries
     from apportion.model.build import build
-    from apportion.report import pages
+    from apportion.report import page_groups
 
     with progress.slow(f"reading {path}"):
         memory = load_histories(path)
@@ -114,8 +114,8 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
                 arrays = build(seen.raw)
                 series = over_time.of(arrays)
                 times = group_time(arrays, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
-            drawn = pages.of_remembered(group, seen, times, series, over_time.now_ms)
+            drawn = page_groups.of_remembered(group, seen, times, series, over_time.now_ms)
             if switched and concerns(group):
-                drawn |= pages.switch_data(switch(build(group.raw), facts_of(group), group, score))
+                drawn |= page_groups.switch_data(switch(build(group.raw), facts_of(group), group, score))
             shown.append(drawn)
     return shown

@@ -92,7 +92,7 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
 
     from apportion.history import measured
     from apportion.model.present import observed_lag_known
-    from apportion.report import lag_times
+    from apportion.report import lag_text
 
     group, how = observed.group, []
     if args.by == "lag" and not observed_lag_known(group):
@@ -116,7 +116,7 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     takes, sentence = measured.learned_capacity(speeds)
     if takes is None:
         raise Usage("apportion size", f"--capacity learned: too little to tell, {sentence}; give a number")
-    return group, takes, [*how, sentence, *lag_times.speed_notes(speeds, window_s)]
+    return group, takes, [*how, sentence, *lag_text.speed_notes(speeds, window_s)]
 
 
 def capacity(text: str) -> float | str:

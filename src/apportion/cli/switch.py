@@ -56,9 +56,11 @@ def run(args: argparse.Namespace) -> int:
         document = {"version": 1, "groups": [{**one.to_dict(), **_governed(seen)} for one, seen, _ in switches]}
         emit_json(document | ({"left_out": without} if without else {}))
     elif args.output == "html":
-        from apportion.report import pages
+        from apportion.report import page_groups
 
-        emit_page([pages.with_switch(observed, one, past) for one, observed, past in switches], source.input_name(args))
+        emit_page(
+            [page_groups.with_switch(observed, one, past) for one, observed, past in switches], source.input_name(args)
+        )
     elif len(switches) == 1 and args.output in ("table", "wide"):
         only, seen, _ = switches[0]
         under = seen.governed.says if seen.governed else []

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from apportion.clients.error_sentences import sentence
 from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.inputs import nudges
+from apportion.inputs import nudge_commit
 
 log = logging.getLogger("apportion.clients")
 
@@ -207,9 +207,9 @@ class _AdminOffsets:
     def heed(self, group: str, on_nudge: Callable[[], bool]) -> None:
         """Look whether somebody nudged the group, and mark the nudge where ``on_nudge`` takes it; never raises."""
         try:
-            nudge = nudges.newest(self._admin, group)
+            nudge = nudge_commit.newest(self._admin, group)
             if nudge is not None and nudge.waits and on_nudge():
-                nudges.commit(self._admin, group, nudge.topic, nudge.at_ms, nudges.HEEDED)
+                nudge_commit.commit(self._admin, group, nudge.topic, nudge.at_ms, nudge_commit.HEEDED)
         except Exception as error:  # a right that is missing, a broker that is away: the lag is known all the same
             log.debug("nudges of group %r could not be read: %s", group, sentence(error))
 

@@ -20,7 +20,7 @@ from apportion.acting.rule import Outlook, decide
 from apportion.arrays import NOBODY, Ints
 from apportion.errors import ApportionError, Unavailable
 from apportion.governing.carrier import Carrier, LeaseTaken
-from apportion.governing.rules import GroupRule
+from apportion.governing.rules_file import GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, patiently
 from apportion.inputs.described_group import Observed

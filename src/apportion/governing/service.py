@@ -9,7 +9,7 @@ from typing import Final
 
 from apportion.errors import ApportionError, Unavailable
 from apportion.governing.governor import Governed, Governor
-from apportion.governing.rules import GroupRule
+from apportion.governing.rules_file import GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, patiently
 

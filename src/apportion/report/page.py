@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from apportion.report.data import DRAWN
+from apportion.report.group_data import DRAWN
 from apportion.report.group_list import COLUMNS, TROUBLE
 from apportion.report.text import printable
 

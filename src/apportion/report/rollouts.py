@@ -12,7 +12,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
 from apportion.report import task_roles
-from apportion.report.data import MOST_ROWS, group_data, summary
+from apportion.report.group_data import MOST_ROWS, group_data, summary
 from apportion.report.text import Cell, TextTable
 from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
 from apportion.wording import count, partitions_in_words, shorten, some_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apportion.arrays import NOBODY, ints
 from apportion.model.build import build
 from apportion.model.group_json import group_to_dict
-from apportion.report.data import group_data, summary
+from apportion.report.group_data import group_data, summary
 from apportion.report.text import Cell, TextTable
 from apportion.sizing.frontier_point import number
 from apportion.sizing.size import Sizing

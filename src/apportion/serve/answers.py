@@ -16,7 +16,7 @@ from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
-from apportion.report import lag_times, page, pages
+from apportion.report import lag_text, page, page_groups
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
@@ -26,7 +26,7 @@ from apportion.serve.lag_lines import lines, whole_line
 from apportion.serve.metrics import Renderer
 from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
-from apportion.serve.state import GroupState, Snapshot
+from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.switched import Switches
 
 Summaries = Mapping[str, dict[str, Any]]
@@ -175,10 +175,10 @@ class Answers:
     def drawn(self, state: GroupState) -> dict[str, Any]:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
-        page_data = pages.of_group(state.group, state.observed, state.past.frozen(), names)
+        page_data = page_groups.of_group(state.group, state.observed, state.past.frozen(), names)
         page_data["history"]["lag"] = whole_line(state, self.snapshot.ends)
         members = of_readers(state.times, state.group.owner, state.group.M)
-        more = lag_times.page_data(member_labels(state.group), members, state.whole)
+        more = lag_text.page_data(member_labels(state.group), members, state.whole)
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
         more |= lines(state, self.snapshot.ends)
@@ -261,9 +261,9 @@ def pace_of(state: GroupState) -> dict[str, Any]:
     """What of a group's row changes though nothing of the group does: its lag in time, and how long ago things were."""
     moments = (row.at for row in state.past.rebalances)
     return {
-        **lag_times.pace(state.whole),
+        **lag_text.pace(state.whole),
         "topics": topics_of(state),
-        "last_hour": lag_times.in_last_hour(moments, state.seen * 1000),
+        "last_hour": lag_text.in_last_hour(moments, state.seen * 1000),
     }
 
 
@@ -277,7 +277,7 @@ def topics_of(state: GroupState) -> list[list[Any]]:
     """Each topic of a group with the messages left in it and the oldest one's age in seconds, as far as known."""
     shown = state.shown
     group = shown.group
-    behind = lag_times.behind_by_topic(group, state.times)
+    behind = lag_text.behind_by_topic(group, state.times)
     rows: list[list[Any]] = []
     for t, topic in enumerate(group.topics):
         lag = shown.lag[group.partitions(t)]
@@ -298,11 +298,11 @@ def history_names(state: GroupState) -> dict[str, str]:
 
 def _as_of(snapshot: Snapshot) -> str:
     """When the cluster last answered; "" where it never did."""
-    return pages.moment(int(snapshot.at * 1000)) if snapshot.at else ""
+    return page_groups.moment(int(snapshot.at * 1000)) if snapshot.at else ""
 
 
 def _moment(at: float | None) -> str | None:
-    return None if at is None else pages.moment(int(at * 1000))
+    return None if at is None else page_groups.moment(int(at * 1000))
 
 
 def to_json(value: Any) -> bytes:

@@ -20,7 +20,7 @@ from apportion.report.page import policy
 from apportion.serve.access import Access, App, Guard
 from apportion.serve.answers import Answers, Summaries, to_json
 from apportion.serve.metrics import CONTENT_TYPE
-from apportion.serve.state import Snapshot
+from apportion.serve.snapshot import Snapshot
 
 MOST_VIEWERS: Final = 64
 HEARTBEAT_S: Final = 15.0

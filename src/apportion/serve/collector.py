@@ -22,11 +22,7 @@ from apportion.inputs.config import Connection
 from apportion.inputs.log_tails import Place, Tail, tails
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.to_names import collector_paused
-from apportion.serve.end_times import AllEnds, EndTimes
-from apportion.serve.past import GroupPast
-from apportion.serve.settings import ServerSettings
-from apportion.serve.state import GroupState, Snapshot
-from apportion.serve.states import (
+from apportion.serve.derived_state import (
     NO_COMMITS,
     Entries,
     advised,
@@ -37,6 +33,10 @@ from apportion.serve.states import (
     lag_times_of,
     renewed,
 )
+from apportion.serve.end_times import AllEnds, EndTimes
+from apportion.serve.past import GroupPast
+from apportion.serve.settings import ServerSettings
+from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.tails import Tails
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
 

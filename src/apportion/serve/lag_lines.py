@@ -10,7 +10,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
 from apportion.report.oddities import member_labels
 from apportion.serve.end_times import SAMPLES, EndTimes
-from apportion.serve.state import GroupState
+from apportion.serve.snapshot import GroupState
 
 MOST_LINES: Final = 40
 """Members, and partitions, that have a line: those with most to read."""

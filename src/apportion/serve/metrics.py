@@ -19,7 +19,7 @@ from apportion.history import cause
 from apportion.model.group import Group
 from apportion.serve.exposition import Rendered
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import GroupState, Snapshot
+from apportion.serve.snapshot import GroupState, Snapshot
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 CAUSES: Final = (cause.JOIN, cause.LEAVE, cause.CRASH, cause.STATIC, cause.SUBSCRIPTION, cause.GREW, cause.HAND_OVER,

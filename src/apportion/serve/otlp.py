@@ -18,7 +18,7 @@ from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput, MissingExtra
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import GroupState
+from apportion.serve.snapshot import GroupState
 
 log = logging.getLogger("apportion.serve")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from apportion.serve.exposition import Rendered
-from apportion.serve.state import Snapshot
+from apportion.serve.snapshot import Snapshot
 
 
 class OwnMetrics:

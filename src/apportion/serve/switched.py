@@ -12,8 +12,8 @@ from apportion.history.switch_measures import GroupFacts, Switch
 from apportion.history.switching import switch
 from apportion.model.group import Group
 from apportion.model.plan import Plan
-from apportion.report import pages, switching
-from apportion.serve.state import GroupState
+from apportion.report import page_groups, switching
+from apportion.serve.snapshot import GroupState
 
 KINDS: Final = (None, "classic", CONSUMER)
 ROWS_S: Final = 1.5
@@ -86,7 +86,7 @@ class Switches:
         kept = self._kept.pop(state.name, None)
         if kept is None or kept[0] != key:
             seen = switch_of(state)
-            kept = key, seen, {} if seen is None else pages.switch_data(seen)
+            kept = key, seen, {} if seen is None else page_groups.switch_data(seen)
         self._kept[state.name] = kept
         for name in list(self._kept)[:-KEPT]:
             self._kept.pop(name, None)

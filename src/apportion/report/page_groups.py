@@ -15,9 +15,9 @@ from apportion.history.records import SHARE
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report import switching
-from apportion.report.data import group_data
 from apportion.report.describing import shown
-from apportion.report.lag_times import behind_by_topic, in_last_hour, pace, page_data
+from apportion.report.group_data import group_data
+from apportion.report.lag_text import behind_by_topic, in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import roles_data
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end

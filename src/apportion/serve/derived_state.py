@@ -31,7 +31,7 @@ from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
-from apportion.serve.state import Distance, GroupState
+from apportion.serve.snapshot import Distance, GroupState
 from apportion.serve.tails import ReadUpTo, Tails
 from apportion.sizing.size import size
 
