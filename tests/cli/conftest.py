@@ -19,6 +19,7 @@ from apportion.cli import main
 HERE = Path(__file__).parent
 PASTED = HERE.parent / "inputs" / "pasted"
 SECRETS = ("APPORTION_", "NO_COLOR")
+KEPT = ("APPORTION_REQUIRE_BROKER", "APPORTION_WRITE")
 
 ADS = {
     "version": 1,
@@ -102,7 +103,7 @@ def run_apart(*args: str, stdin: bytes = b"", env: Mapping[str, str] | None = No
 def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable and no config file of whoever runs the tests."""
     for name in list(os.environ):
-        if name.startswith(SECRETS) and name != "APPORTION_REQUIRE_BROKER":
+        if name.startswith(SECRETS) and name not in KEPT:
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
