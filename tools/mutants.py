@@ -65,6 +65,7 @@ ROOMS = {
             "tests/clients/test_newest_claims.py",
             "tests/clients/test_joined_group.py",
             "tests/clients/test_capacity.py",
+            "tests/strategy",
             "tests/wire/test_readers.py",
             "tests/wire/test_small_forms.py",
         ),
@@ -98,12 +99,58 @@ ROOMS = {
     "report": Room(("report/",), ("tests/report", "tests/cli")),
     "serve": Room(("serve/",), ("tests/serve",)),
     "sizing": Room(("sizing/",), ("tests/sizing",)),
+    "what-if": Room(
+        ("comparison.py", "whatif.py", "rollouts.py", "planning.py"),
+        ("tests/whatif", "tests/rollouts", "tests/report/test_comparing.py", "tests/policies", "tests/test_cases.py"),
+        ("tests/rollouts/test_on_a_broker.py",),
+    ),
+    "acting": Room(("acting/", "clients/acting.py"), ("tests/acting", "tests/clients/test_acting.py")),
+    "governing": Room(("governing/",), ("tests/broker/test_governed_assignor.py", "tests/inputs/test_governed.py")),
+    "server-side": Room(
+        ("server_side/",),
+        (
+            "tests/assignors/test_broker_java.py",
+            "tests/assignors/test_number_order.py",
+            "tests/tasks/test_broker_sticky_java.py",
+            "tests/history/test_predicted_targets.py",
+            "tests/test_cases.py",
+        ),
+    ),
+    "pipeline": Room(("pipeline/", "tables/"), ("tests/pipeline", "tests/tables")),
+    "spark": Room(("spark/location.py", "spark/folder.py", "spark/scratch.py"), ("tests/spark",)),
+    "clients": Room(
+        (
+            "clients/adapter.py",
+            "clients/bridge.py",
+            "clients/broker_takeover.py",
+            "clients/lag_feed.py",
+            "clients/member_bridge.py",
+            "clients/member_facts.py",
+            "clients/options.py",
+            "clients/patches.py",
+            "clients/protocol_selection.py",
+            "clients/rebalance.py",
+            "clients/task_bridge.py",
+            "clients/topic_metadata.py",
+            "clients/warm_up.py",
+        ),
+        ("tests/clients", "tests/strategy", "tests/tasks/test_tasks.py", "tests/tasks/test_subscriptions.py"),
+    ),
+    "testing": Room(
+        ("testing/contract.py", "testing/groups.py", "testing/plugin.py"),
+        ("tests/assignors/test_contract.py", "tests/testing/test_plugin.py", "tests/whatif", "tests/strategy"),
+    ),
+    "base": Room(
+        ("__init__.py", "arrays.py", "errors.py", "wording.py"),
+        ("tests/model", "tests/docs/test_stable.py", "tests/typing/test_uses.py", "tests/sizing", "tests/cli"),
+    ),
     "strategy": Room(
         ("strategy/",),
         (
             "tests/strategy",
             "tests/test_cases.py",
             "tests/assignors/test_contract.py",
+            "tests/assignors/test_known.py",
             "tests/clients/test_joined_group.py",
             "tests/clients/test_newest_claims.py",
             "tests/clients/test_capacity.py",
@@ -111,6 +158,31 @@ ROOMS = {
     ),
     "cli": Room(("cli/",), ("tests/cli", "tests/demo")),
 }
+BROKER_ALONE = "only members of a real broker try it"
+JVM_ALONE = "only Spark tries it, where a mutant would cost minutes"
+NOT_DRAWN = {
+    "__main__.py": "a process of its own",
+    "demo/": "the place of files",
+    "clients/aio_kafka.py": BROKER_ALONE,
+    "clients/aio_kafka_messages.py": BROKER_ALONE,
+    "clients/confluent.py": BROKER_ALONE,
+    "clients/confluent_settings.py": BROKER_ALONE,
+    "clients/delivery.py": BROKER_ALONE,
+    "clients/error_sentences.py": BROKER_ALONE,
+    "clients/input_watch.py": BROKER_ALONE,
+    "clients/kafka_python.py": BROKER_ALONE,
+    "clients/log_offsets.py": BROKER_ALONE,
+    "clients/restore.py": BROKER_ALONE,
+    "clients/state_dir.py": BROKER_ALONE,
+    "clients/stores.py": BROKER_ALONE,
+    "clients/tasks.py": BROKER_ALONE,
+    "spark/": JVM_ALONE,
+    "testing/broker.py": "it starts programs, as do the three below",
+    "testing/jars.py": "it starts programs",
+    "testing/peers.py": "it starts programs",
+    "testing/processes.py": "it starts programs",
+}
+"""What no room has, and why: a file or, with a slash, what is left of a folder."""
 
 FEWER = {
     "tests/assignors/test_sticky.py": {"else 2_000": "else 200"},
@@ -124,6 +196,7 @@ FEWER = {
     "tests/assignors/test_lag_by_capacity.py": {"range(150)": "range(30)", "range(100)": "range(25)"},
     "tests/solvers/test_fair_loads.py": {"range(150)": "range(40)"},
     "tests/solvers/test_makespan.py": {"range(300)": "range(60)", "range(250)": "range(50)", "range(150)": "range(30)"},
+    "tests/sizing/test_size.py": {"max_examples=60": "max_examples=6", "max_examples=100": "max_examples=8"},
     "tests/solvers/test_small_groups.py": {"range(1500)": "range(100)"},
 }
 """In the copy random tests draw fewer groups: whole ones are too slow to be run on each mutant, and notice more."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from apportion.arrays import CAPACITY_MAX
 from apportion.assignors.failover import Priority
 from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.clients.bridge import Bridge
@@ -18,13 +19,22 @@ from apportion.clients.options import Options
 from apportion.clients.topic_metadata import ClientMetadata, describe_topics
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
+from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.model.group import Group
 from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.strategy.traits import traits_of
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.user_data import write_cooperative, write_failover, write_sticky, write_stream_join
+from apportion.wire.user_data import (
+    CAPACITY_MARK,
+    write_capacity,
+    write_cooperative,
+    write_facts,
+    write_failover,
+    write_sticky,
+    write_stream_join,
+)
 
 from .metadata import Cluster as Listed
 from .metadata import Replica
@@ -293,3 +303,73 @@ def test_a_topic_with_malformed_bytes_is_answered_with_the_letter_that_stands_fo
     for sent, topic in ((good, "ab"), (good.replace(b"ab", b"a\xff"), "a\ufffd")):
         answer = Bridge("cooperative-sticky", Options()).lead(JoinedGroup(["a"], [None], [sent]), view)["a"]
         assert answer == write_assignment(Assignment(((topic, (0, 1)),)))
+
+
+class Broken(UserDataCodec):
+    """A codec that raises, claims what cannot be, or tells, as its member's user data say."""
+
+    carries = frozenset({"warmth", "load"})
+
+    def read(self, subscription: Subscription) -> Claim:
+        """By the first letter."""
+        match subscription.user_data:
+            case b"raise":
+                raise ValueError("no such form")
+            case b"large":
+                return Claim({"t": [2**31]}, 4)
+            case b"fact":
+                return Claim({}, 4, facts={"load": 2**63})
+            case b"text":
+                return Claim({"\ud800": [1]}, 4)
+            case b"generation":
+                return Claim({}, 2**31)
+        return Claim({"t": [0, 3]}, 4, held=True, facts={"load": 5})
+
+
+def test_a_codec_that_fails_loses_its_members_memory_and_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    told = [b"good", b"raise", b"large", b"fact", b"text", b"generation"]
+    joined = JoinedGroup(
+        [f"m{i}" for i in range(6)],
+        [None] * 5 + ["i5"],
+        [write_subscription(Subscription(("t",), one)) for one in told],
+    )
+    memories = joined.memories(Broken())
+    assert memories.owned == [{"t": [0, 3]}, {}, {}, {}, {}, {}]
+    assert memories.generation.tolist() == [4, -1, -1, -1, -1, -1]
+    assert memories.held.tolist() == [True, False, False, False, False, False]
+    assert {name: column.tolist() for name, column in memories.facts.items()} == {
+        "load": [5, *[UNSET] * 5],
+        "warmth": [UNSET] * 6,
+    }
+    assert memories.lost[1] == "ValueError: no such form"
+    assert [reason.split(":")[0] for reason in memories.lost.values()] == [
+        "ValueError", "OverflowError", "OverflowError", "UnicodeEncodeError", "OverflowError"
+    ]  # fmt: skip
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0] == "member 'm1' remembers nothing, since its words are unreadable: ValueError: no such form"
+    assert lines[4].startswith(
+        "member 'm5' (instance 'i5') remembers nothing, since its words are unreadable: Overflow"
+    )
+
+
+def test_facts_behind_a_memory_are_each_members_own_and_within_their_bounds() -> None:
+    """In the strategy's own bytes, or behind them; out of bounds, or unsaid, the default counts."""
+    asked = {**MEMBER_FIELDS, "warmth": Fact(3, 1, 9), "load": Fact(7, 5, 8)}
+    memory = write_sticky((("t", (1,)),), 4)
+    sizes = [None, 1, 2, CAPACITY_MAX, 0, CAPACITY_MAX + 1, -1]
+    sent = [memory + (b"" if size is None else CAPACITY_MARK + struct.pack(">i", size)) for size in sizes]
+    sent += [memory + write_facts({"warmth": warmth}) + write_capacity(2) for warmth in (1, 9, 0, 10)]
+    joined = JoinedGroup(
+        [f"m{i:02}" for i in range(len(sent))], [None] * len(sent),
+        [write_subscription(Subscription(("t",), one)) for one in sent],
+    )  # fmt: skip
+    columns = joined.columns(joined.memories(InUserData()), asked)
+    assert columns.facts["capacity"].tolist() == [1, 1, 2, CAPACITY_MAX, 1, 1, 1, 2, 2, 2, 2]
+    assert columns.facts["warmth"].tolist() == [3] * 7 + [1, 9, 3, 3]
+    assert columns.facts["load"].tolist() == [7] * 11
+    assert columns.facts["priority"].tolist() == [UNSET] * 11
+    carried = joined.columns(joined.memories(Broken()), asked)
+    assert carried.facts["load"].tolist() == [5] * 11
+    assert carried.facts["warmth"].tolist() == [3] * 11, "it carries warmth itself, and told none"
+    short = JoinedGroup(["a"], [None], [write_subscription(Subscription(("t",), b"1234567"))])
+    assert short.columns(short.memories(Stateless())).facts["capacity"].tolist() == [1]

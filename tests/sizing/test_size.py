@@ -190,6 +190,11 @@ def test_a_heavier_partition_that_nobody_owns_may_have_a_newcomer_so_that_nothin
     assert [(sized.members, sized.moved) for sized in apportion.size(raw, capacity=12).frontier] == [(3, 0), (2, 1)]
 
 
+def test_what_nobody_owns_may_have_newcomers_beside_the_one_for_what_is_heavier_than_any_member() -> None:
+    raw = group([25, 12, 1, 1], [-1, -1, 0, 1], 2)
+    assert [(sized.members, sized.moved) for sized in apportion.size(raw, capacity=12).frontier] == [(4, 0), (3, 1)]
+
+
 @settings(max_examples=60, deadline=None)
 @given(small_groups(), st.integers(25, 40))
 def test_small_groups_with_a_heavier_partition_get_the_exhaustive_frontier_too(raw: dict[str, Any], heavy: int) -> None:
@@ -464,3 +469,31 @@ def test_a_group_of_ten_thousand_partitions_takes_a_bounded_number_of_looks(monk
     shown = sizing.to_dict()
     assert min(one["members"] for one in shown["frontier"]) == shown["bound"] == 72
     assert 0 < looked_at[0] < 6_000_000
+
+
+def test_partitions_without_work_stay_where_they_are() -> None:
+    """m0 and m2 have room; to close m1 or to call newcomers is no reason to move what brings no work."""
+    rng, stayed = Random(3), 0
+    for _ in range(60):
+        weights = [rng.choice((0, 0, 3, 9, 20, 41)) for _ in range(rng.randint(3, 24))]
+        raw = group(weights, [rng.randrange(3) for _ in weights], 3)
+        for plan in apportion.size(raw, capacity=60).frontier:
+            assignment = plan.plan.assignment
+            idle = {
+                name: [p for p in fields["owned"]["t"] if not weights[p]] for name, fields in raw["members"].items()
+            }
+            for name in {*idle} & {*assignment}:
+                gone = {*idle[name]} - {*assignment[name].get("t", ())}
+                alone = [held for held in assignment.values() if held.get("t") and {*held["t"]} <= gone]
+                assert len(gone) <= len(alone) or not assignment[name], (weights, raw["members"], assignment)
+                stayed += len(idle[name])
+    assert stayed > 100
+
+
+def test_work_that_those_who_join_do_not_want_is_named_where_no_number_of_them_helps() -> None:
+    topics = {t: [{"partition": p, "weight": 30} for p in range(6)] for t in ("t", "u")}
+    raw = {"topics": topics, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t", "u"]}}}
+    words = "at most 12, which no plan that was found fits; needed larger members: the work is 360, and a "
+    with pytest.raises(BadInput, match=f"{words}member takes 100; those that join do not want u"):
+        apportion.size(raw, capacity=100, like="a")
+    assert apportion.size(raw, capacity=200, like="a").advised is not None

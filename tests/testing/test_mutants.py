@@ -9,8 +9,9 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from tools.mutants import NOT_DRAWN, ROOMS
 from tools.mutating import reasons
-from tools.mutating.sites import Mutant, sites, written
+from tools.mutating.sites import Mutant, sites, sources, written
 
 ROOT = Path(__file__).parents[2]
 SOURCE = '''"""A toy."""
@@ -100,3 +101,15 @@ def test_a_reason_is_found_by_content_here_or_everywhere(tmp_path: Path) -> None
     assert reasons.reason(known, ("a.py", "f", "zip(a, b, strict=True)", "zip(a, b, )")) == "A guard."
     assert reasons.reason(known, ("a.py", "f", "zip(a, b, strict=True)", "zip(a, )")) == ""
     assert reasons.reason(known, ("toy.py", "other", "if x > top:", "if x >= top:")) == ""
+
+
+def test_every_file_is_in_a_room_or_is_left_out_with_a_reason() -> None:
+    root = ROOT / "src" / "apportion"
+    drawn = {file for room in ROOMS.values() for file in sources(root, room.files)}
+    every = {str(path.relative_to(root)) for path in root.rglob("*.py")}
+    left = {file for file in every - drawn if file.endswith("/__init__.py") or file in NOT_DRAWN}
+    left |= {file for file in every - drawn for folder in NOT_DRAWN if folder[-1] == "/" and file.startswith(folder)}
+    assert drawn | left == every
+    assert all((root / name).exists() and name not in drawn for name in NOT_DRAWN)
+    for room in ROOMS.values():
+        assert all((ROOT / test).exists() for test in (*room.tests, *room.without))

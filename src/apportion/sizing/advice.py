@@ -98,7 +98,7 @@ def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str,
                      f"members each; {facts.partitions:,} partitions keep no more than "
                      f"{count(-(-facts.partitions // facts.threads), 'process', 'processes')} busy.")  # fmt: skip
     if facts.newcomers_want and plan.join:
-        topics = _named(list(facts.newcomers_want), len(facts.newcomers_want))
+        topics = named(list(facts.newcomers_want), len(facts.newcomers_want))
         lines.append(f"Members want different topics; those that join want {topics}.")
     return lines
 
@@ -122,7 +122,7 @@ def _uncounted(facts: Facts) -> list[str]:
     lines = []
     if facts.unknown_count:
         lines.append(f"The {facts.by} of {count(facts.unknown_count, 'partition')} is unknown and counts 0: "
-                     f"{_named([f'{t}-{p}' for t, p in facts.unknown], facts.unknown_count)}.")  # fmt: skip
+                     f"{named([f'{t}-{p}' for t, p in facts.unknown], facts.unknown_count)}.")  # fmt: skip
     if facts.by == "lag":
         lines.append("Only messages left to read are counted; what comes in meanwhile is not.")
     return lines
@@ -150,15 +150,20 @@ def _bound(facts: Facts, plan: Sized, frontier: Sequence[Sized], bound: int) -> 
 
 
 def _oversize(facts: Facts) -> str:
-    named = _named([f"{topic}-{p} ({_amount(work)})" for topic, p, work in facts.oversize], len(facts.oversize))
+    heavy = named([f"{topic}-{p} ({_amount(work)})" for topic, p, work in facts.oversize], len(facts.oversize))
     verb = "is" if len(facts.oversize) == 1 else "are"
     return (
-        f"{named} {verb} more than any member takes ({_amount(facts.largest)}): each has one to itself and "
+        f"{heavy} {verb} more than any member takes ({_amount(facts.largest)}): each has one to itself and "
         "falls behind all the same; more members cannot help, more partitions or a faster member can."
     )
 
 
-def _named(names: list[str], total: int) -> str:
+def named(names: list[str], total: int) -> str:
+    """The first names, and how many more there are.
+
+    >>> named(["a", "b", "c", "d", "e", "f"], total=8)
+    'a, b, c, d, e and 3 more'
+    """
     return ", ".join(names[:NAMED]) + (f" and {total - NAMED:,} more" if total > NAMED else "")
 
 

@@ -98,7 +98,10 @@ def _trace(reach: dict[int, tuple[int, int]], total: int) -> list[int]:
 
 
 def _greedy_set(weights: list[int], order: list[int], need: int) -> tuple[int, list[int], bool]:
-    """A light set where there are too many sums: the heaviest that stay below, then the lightest that completes."""
+    """A light set where there are too many sums: the heaviest that stay below, then the lightest that completes.
+
+    What that one makes needless is left out again, the heaviest first.
+    """
     places: list[int] = []
     left = need
     for i in reversed(order):
@@ -107,8 +110,16 @@ def _greedy_set(weights: list[int], order: list[int], need: int) -> tuple[int, l
             left -= weights[i]
     if left > 0:
         taken = set(places)
-        places.append(next(i for i in order if i not in taken and weights[i] >= left))
-    return sum(weights[i] for i in places), places, sum(weights[i] for i in places) == need
+        last = next(i for i in order if i not in taken and weights[i] >= left)
+        over, kept = weights[last] - left, []
+        for i in places:
+            if weights[i] <= over:
+                over -= weights[i]
+            else:
+                kept.append(i)
+        places = [*kept, last]
+    total = sum(weights[i] for i in places)
+    return total, places, total == need
 
 
 def least_moved(problem: SizingProblem) -> list[int]:

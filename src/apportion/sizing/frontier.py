@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, cast
@@ -72,8 +73,22 @@ def frontier(problem: SizingProblem, low: int, high: int, swing: float) -> Front
             continue
         closed = max(0, problem.processes - plan.members // threads)
         least = max(plan.moved_bound, bounds[min(closed, len(bounds) - 1)])
-        candidates.append(replace(plan, moved_bound=min(least, plan.moved)))
+        owner = _without_work_at_home(problem, plan.owner)
+        candidates.append(replace(plan, owner=owner, moved_bound=min(least, plan.moved)))
     return Frontier(candidates[::-1], bound)
+
+
+def _without_work_at_home(problem: SizingProblem, owner: Sequence[int]) -> list[int]:
+    """The same plan, partitions without work back at owners that stay: no search saves by leaving them there."""
+    kept, held = list(owner), Counter(owner)
+    alone = {owner[p] for p in problem.oversize}
+    for p, home in enumerate(problem.previous_owner):
+        m = kept[p]
+        stays = home >= 0 and held[home] and home not in alone and problem.may_own(p, home)
+        if problem.weight[p] == 0 and home != m and stays and held[m] > 1:
+            kept[p] = home
+            held.update({home: 1, m: -1})
+    return kept
 
 
 def _in_processes(members: int, threads: int) -> int:
@@ -212,8 +227,9 @@ def _closed(
     may move less.
     """
     # Repair may close the wrong process, and put what is heavier than any member on one that must give up what it has:
-    # so no number is passed over up to today's with a newcomer for each such partition.
-    top = min(high, max([*(plan.members for plan in plans), bound, low, problem.M + len(problem.oversize)]))
+    # so no number is passed over up to today's with a newcomer for each such partition, and for each that nobody owns.
+    alone = problem.oversize | {p for p, home in enumerate(problem.previous_owner) if home < 0}
+    top = min(high, max([*(plan.members for plan in plans), bound, low, problem.M + len(alone)]))
     closed: list[Candidate] = []
     least = least_moved(problem)
     for n in range(bound, top + 1):

@@ -135,8 +135,10 @@ def size(
     shown = frontier(asked.problem, low, most, swing)
     if not shown.candidates:
         limits = f"{low} to {high}" if members else f"at most {most}"
-        raise BadInput("members", f"{limits}, which no plan that was found fits", f"at least {shown.bound} members: "
-                       f"the work is {number(asked.total):,}, and a member takes {number(capacity):,}")  # fmt: skip
+        more = f"at least {shown.bound} members" if shown.bound > most else "more members, or larger ones"
+        needed = more if most == high else "larger members"  # so many that each has one partition did not do
+        why = f"the work is {number(asked.total):,}, and a member takes {number(capacity):,}{asked.unwanted()}"
+        raise BadInput("members", f"{limits}, which no plan that was found fits", f"{needed}: {why}")
     sized = tuple(asked.sized(candidate) for candidate in shown.candidates)
     facts = asked.facts(low)
     if not asked.total:
@@ -245,6 +247,12 @@ class _Asked:
         kept = {process[m] for m in stay}
         idle = sorted((m for m in range(self.group.M) if m not in stay), key=lambda m: (process[m], m))
         return [m for m in idle if process[m] in kept], [m for m in idle if process[m] not in kept]
+
+    def unwanted(self) -> str:
+        """What newcomers leave to present members, as the end of a sentence; empty where they want all there is."""
+        others = [t for t, wanted in zip(self.group.topics, self.group.wanted_topic, strict=True) if wanted]
+        left = [topic for topic in others if topic not in self.want]
+        return f"; those that join do not want {advice.named(left, len(left))}" if left else ""
 
     def facts(self, least_asked: int) -> advice.Facts:
         """What the advice speaks of besides the plans."""

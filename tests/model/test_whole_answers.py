@@ -1,0 +1,167 @@
+"""Groups of every kind as they are seen now, measured, and written out again: what changes is looked at by somebody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.written_down import as_written
+
+import apportion
+from apportion.arrays import UNKNOWN
+from apportion.model import present
+from apportion.model.edits import with_changed_members, with_partitions
+from apportion.model.facts import Fact
+from apportion.model.group import Group
+from apportion.model.group_json import group_to_dict, read_group
+from apportion.model.measures import lag_bound, lag_held, measure, table_measures
+from apportion.model.plan_json import read_plan
+from apportion.testing.groups import Kinds, many_groups
+
+WRITTEN = Path(__file__).parent / "whole_answers.json"
+KINDS = Kinds(capacities=True, facts={"warmth": Fact(3, 0, 9)})
+TWICE: dict[str, Any] = {
+    "topics": {"t": [{"partition": p, "lag": 10 * p + 1} for p in range(6)], "u": 2, "v": 1},
+    "members": {
+        "a": {"topics": ["t", "u"], "owned": {"t": [0, 1, 2]}, "generation": 7},
+        "b": {"topics": ["t"], "owned": {"t": [2, 3]}, "generation": 7},
+        "c": {"topics": ["t"], "owned": {"t": [3, 4]}, "generation": 6},
+        "d": {"topics": ["t", "u"], "owned": {"t": [2], "u": [0]}, "generation": 7, "capacity": 2},
+    },
+}
+"""Partition 2 of t is read by three members at once, 3 by one, 5 by nobody."""
+
+
+def seen(group: Group) -> dict[str, Any]:
+    """What a person sees of a group, and what a plan of it is worth."""
+    owner = apportion.plan(group, "sticky").owner
+    return {
+        "owner": group.owner.tolist(),
+        "home": group.home.tolist(),
+        "read": [each.tolist() for each in present.readers(group)],
+        "loads": present.loads_now(group).tolist(),
+        "lag now": present.lag_now(group).tolist(),
+        "now": present.measure_now(group),
+        "unowned": [present.unowned(group, group.owner), present.unowned(group, owner)],
+        "owed": [present.owed(group).tolist(), present.owed(group, assumed=True).tolist()],
+        "lag seen": [present.observed_lag(group).tolist(), present.observed_lag_known(group)],
+        "shares": [present.topic_shares(group, one) for one in (group.owner, owner)],
+        "plan": [measure(group, owner), table_measures(group, owner), lag_bound(group, owner)],
+        "held": lag_held(group, owner).tolist(),
+    }
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_seen_of_random_groups_is_what_was_written_down(seed: int) -> None:
+    answers = []
+    for raw in many_groups(5, seed=seed, kinds=KINDS):
+        group = read_group(raw)
+        again = group_to_dict(group)
+        assert group_to_dict(read_group(again)) == again
+        answers.append({"again": again, **seen(group)})
+    as_written(WRITTEN, f"random {seed}", answers)
+
+
+def test_what_several_members_read_is_counted_for_each_of_them() -> None:
+    group = read_group(TWICE)
+    assert present.contested(group).tolist() == [False, False, True, False, False, False, False, False, False]
+    assert [each.tolist() for each in present.readers(group)] == [[0, 0, 0, 1, 3, 1, 2, 3], [0, 1, 2, 2, 2, 3, 4, 6]]
+    assert present.loads_now(group).tolist() == [3, 2, 1, 2]
+    assert present.lag_now(group).tolist() == [1 + 11 + 21, 21 + 31, 41, 21]
+    now = present.measure_now(group)
+    assert (now["load_min"], now["load_max"], now["load_squares"], now["lag_max"], now["double_readers"]) == (
+        1, 3, 9 + 4 + 1 + 4, 52, 1
+    )  # fmt: skip
+    assert present.unowned(group, group.owner) == 2, "5 of t and 1 of u"
+    assert present.unowned(group, group.owner.copy()) == 3, "in a plan 2 of t too would be nobody's"
+    assert present.owed(group).tolist() == [True] * 8 + [False]
+    quiet = {name: list(range(6)) if name == "t" else of for name, of in TWICE["topics"].items()}
+    quiet["t"] = 6
+    without = present.measure_now(read_group({**TWICE, "topics": quiet}))
+    assert "lag_max" not in without
+    assert without["load_max"] == 3
+    assert present.observed_lag(read_group({**TWICE, "topics": quiet})).tolist() == [UNKNOWN] * 9
+    assert not present.observed_lag_known(read_group({**TWICE, "topics": quiet}))
+
+
+@pytest.mark.parametrize(
+    ("entry", "reset", "lag"),
+    [
+        ({"lag": 7}, "latest", 7), ({"begin": 2, "end": 9}, "latest", UNKNOWN), ({"begin": 2, "end": 9}, "earliest", 7),
+        ({"begin": 2, "end": 9, "committed": 5}, "latest", 4), ({"begin": 2, "end": 9, "committed": 1}, "latest", 7),
+        ({"begin": 9, "end": 9}, "latest", 0), ({"begin": 0, "end": 0}, "latest", 0),
+        ({"committed": 5}, "latest", UNKNOWN),
+        ({"begin": 0, "end": 1}, "latest", UNKNOWN), ({}, "earliest", UNKNOWN),
+    ],
+)  # fmt: skip
+def test_a_lag_is_seen_where_something_tells_it(entry: dict[str, int], reset: str, lag: int) -> None:
+    raw = {
+        "topics": {"t": [{"partition": 0, **entry}], "u": [{"partition": 0, "lag": 1}]},
+        "members": {"a": {"topics": ["t"]}}, "auto_offset_reset": reset,
+    }  # fmt: skip
+    group = read_group(raw)
+    assert present.observed_lag(group).tolist() == [lag, 1]
+    assert present.observed_lag_known(group) == (lag != UNKNOWN)
+
+
+PLAIN: dict[str, Any] = {
+    "topics": {"t": [{"partition": p, "racks": ["x"]} for p in range(3)], "u": 1},
+    "members": {"a": {"topics": ["t"], "rack": "x"}, "b": {"topics": ["t", "u"], "owned": {"t": [1]}, "generation": 2}},
+}
+
+
+@pytest.mark.parametrize(
+    ("gone", "joining"),
+    [
+        ((0, 1), {}), ((), {"c": {"topics": ["w"]}}), ((), {"c": {"topics": ["t"], "rack": "z"}}),
+        ((), {"c": {"topics": ["t"], "owned": {"t": [2]}}}), ((0,), {"c": {"topics": ["t", "w"]}, "d": {"topics": []}}),
+    ],
+)  # fmt: skip
+def test_what_arrays_cannot_tell_is_left_to_group_json(gone: tuple[int, ...], joining: dict[str, Any]) -> None:
+    assert with_changed_members(read_group(PLAIN), gone, joining) is None
+
+
+def test_facts_that_only_some_tell_travel_with_their_members() -> None:
+    raw = {**PLAIN, "members": {m: {**fields} for m, fields in PLAIN["members"].items()}}
+    raw["members"]["a"] |= {"facts": {"warmth": 5}, "priority": 4}
+    group = read_group(raw)
+    joined = with_changed_members(
+        group, (0,), {"c": {"topics": ["t"], "facts": {"load": 2}, "capacity": 3, "rack": "x"}}
+    )
+    assert joined is not None
+    assert joined.members == ("b", "c")
+    assert {name: column.tolist() for name, column in joined.facts.items()} == {
+        "priority": [-(2**63)] * 2, "capacity": [1, 3], "load": [-(2**63), 2]
+    }  # fmt: skip
+    replaced = with_changed_members(group, (0, 1), {"c": {"topics": ["t", "u"], "rack": "x"}})
+    assert replaced is not None
+    assert (replaced.members, replaced.owner.tolist()) == (("c",), [-1] * 4)
+    asked = group.with_facts({"warmth": Fact(2, 1, 9), "other": Fact(6)})
+    assert {name: column.tolist() for name, column in asked.facts.items() if name in ("warmth", "other")} == {
+        "warmth": [5, 2], "other": [6, 6]
+    }  # fmt: skip
+    assert asked.facts["other"].dtype == np.int64
+    assert group.with_facts({"capacity": Fact(1, 1, 5)}) is group
+    with pytest.raises(apportion.BadInput, match=r"^members\.a\.facts\.warmth: found 5; needed an integer from 1 to 4"):
+        group.with_facts({"warmth": Fact(2, 1, 4)})
+    grown = with_partitions(group, 1, np.array([4, 7]))
+    assert grown is not None
+    assert (grown.number.tolist(), grown.start.tolist()) == ([0, 1, 2, 0, 4, 7], [0, 3, 6])
+    assert (grown.owner.tolist(), grown.claims.partition.tolist()) == ([-1, 1, -1, -1, -1, -1], [1])
+    assert grown.racks is not None
+    assert grown.racks.set_of.tolist() == [0, 0, 0, -1, -1, -1]
+    assert [group.subscribers(t).tolist() for t in range(2)] == [[0, 1], [1]]
+
+
+def test_a_plan_is_written_and_read_whole() -> None:
+    answers = []
+    for raw in many_groups(6, seed=31, kinds=KINDS):
+        for name in ("sticky", "cooperative-sticky", "failover"):
+            plan = apportion.plan(raw, name)
+            written = plan.to_dict()
+            saved = read_plan(written)
+            assert saved.owners_in(plan.group).tolist() == plan.owner.tolist()
+            answers.append({**written, "as group": saved.as_group()})
+    as_written(WRITTEN, "plans", answers)

@@ -1,0 +1,232 @@
+"""Whole answers, plans and sentences, for groups of every kind: what changes in them is looked at by somebody."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from tests.support.written_down import as_written
+
+import apportion
+from apportion.errors import BadInput
+from apportion.sizing import bounds
+from apportion.sizing.advice import Facts, choose, idle, sentences
+
+WRITTEN = Path(__file__).parent / "whole_answers.json"
+KINDS: dict[str, dict[str, Any]] = {
+    "few": {"partitions": (2, 10), "members": (1, 4)},
+    "unlike": {"partitions": (5, 20), "members": (2, 5), "capacities": (1, 1, 2, 3)},
+    "unowned": {"partitions": (5, 30), "members": (1, 5), "owned": 0.6},
+    "many": {"partitions": (60, 120), "members": (6, 15), "capacities": (1, 1, 2)},
+    "topics": {"partitions": (8, 40), "members": (2, 8), "topics": 3},
+    "like m0": {"partitions": (8, 30), "members": (2, 5), "topics": 3, "asked": {"like": "m0"}},
+    "processes of 2": {"partitions": (6, 30), "members": (2, 8), "asked": {"threads": 2}},
+    "processes of 3": {
+        "partitions": (6, 40), "members": (3, 9), "capacities": (1, 2), "asked": {"threads": 3}, "hosts": 3
+    },
+    "at least": {"partitions": (4, 12), "members": (2, 8), "asked": {"members": (6, 9)}},
+    "heavy": {"partitions": (4, 25), "members": (2, 6), "heavy": 2, "capacities": (1, 2)},
+    "heavy in processes": {"partitions": (4, 25), "members": (2, 6), "heavy": 1, "asked": {"threads": 2}},
+    "by lag": {"partitions": (4, 25), "members": (2, 6), "asked": {"by": "lag"}, "unknown": 0.3},
+    "to catch up": {"partitions": (4, 25), "members": (2, 6), "asked": {"catch_up": 60}, "unknown": 0.2},
+    "by partitions": {"partitions": (4, 40), "members": (2, 6), "asked": {"by": "partitions"}, "capacity": 4},
+    "fewest": {"partitions": (10, 40), "members": (4, 9), "asked": {"prefer": "members"}},
+    "least moved": {"partitions": (10, 40), "members": (4, 9), "asked": {"prefer": "moves"}},
+    "too many": {"partitions": (1, 6), "members": (5, 9)},
+}  # fmt: skip
+
+
+def drawn(kind: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A group of a kind, and what is asked of it."""
+    draw, says = Random(f"{kind} {seed}"), KINDS[kind]
+    topics = [f"t{i}" for i in range(says.get("topics", 1))]
+    names = [f"m{m}" for m in range(draw.randint(*says["members"]))]
+    members: dict[str, Any] = {}
+    for m, name in enumerate(names):
+        wants = topics if len(topics) == 1 else sorted(draw.sample(topics, draw.randint(1, len(topics))))
+        members[name] = {
+            "topics": wants,
+            "owned": {},
+            "generation": 4,
+            "capacity": draw.choice(says.get("capacities", (1,))),
+        }
+        if "hosts" in says:
+            members[name]["host"] = f"/h{m // says['hosts']}"
+    entries: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
+    heavy = says.get("heavy", 0)
+    for i in range(draw.randint(*says["partitions"])):
+        topic = draw.choice(topics)
+        entry: dict[str, Any] = {"partition": len(entries[topic])}
+        known = draw.random() >= says.get("unknown", 0)
+        entry["weight"] = (
+            (draw.randint(201, 260) if i < heavy else draw.choice((0, 1, 5, 12, 20, 33, 47, 60))) if known else None
+        )
+        if draw.random() >= says.get("unknown", 0):
+            entry["lag"] = draw.choice((0, 3, 40, 90))
+        wanting = [name for name in names if topic in members[name]["topics"]]
+        if wanting and draw.random() < says.get("owned", 0.95):
+            members[draw.choice(wanting)]["owned"].setdefault(topic, []).append(entry["partition"])
+        entries[topic].append(entry)
+    asked = {"capacity": says.get("capacity", 100), **says.get("asked", {})}
+    return {"topics": entries, "members": members}, asked
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", [0, 2, 4])
+def test_whole_answers_are_those_written_down(kind: str, first: int) -> None:
+    answers = []
+    for seed in (first, first + 1):
+        raw, asked = drawn(kind, seed)
+        try:
+            sizing = apportion.size(raw, **asked)
+        except BadInput as error:
+            answers.append(str(error))
+            continue
+        answer = sizing.to_dict()
+        for point in answer["frontier"]:
+            point["plan"] = point["plan"]["assignment"]
+        answers.append(answer)
+    as_written(WRITTEN, f"{kind} {first}", answers)
+
+
+GROUP = {"topics": {"t": [{"partition": 0, "weight": 5, "lag": 7}]}, "members": {"a": {"topics": ["t"]}}}
+ABOVE = "needed a number above 0, at most 2^53"
+WHOLE = "for processes of 4 members each; needed a number of whole processes among them, as 4"
+PACE = "a time in which the lag is no more than 1e+100 a second"
+FAR = "needed numbers that are less far from each other"
+LIMITS = "needed A..B with 1 <= A <= B, as in 2..10"
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"capacity": 0}, f"capacity: found 0; {ABOVE}"),
+        ({"capacity": True}, f"capacity: found True; {ABOVE}"),
+        ({"capacity": "9"}, f"capacity: found '9'; {ABOVE}"),
+        ({"capacity": 2**53 + 2}, f"capacity: found 9007199254740994; {ABOVE}"),
+        ({"catch_up": 0}, f"catch_up: found 0; {ABOVE}"),
+        ({"threads": 0}, "threads: found 0; needed members of one process, from 1 to 100000"),
+        ({"threads": 100_001}, "threads: found 100001; needed members of one process, from 1 to 100000"),
+        ({"prefer": "speed"}, "prefer: found 'speed'; needed members or moves"),
+        ({"members": (3, 2)}, f"members: found 3..2; {LIMITS}"),
+        ({"members": (0, 2)}, f"members: found 0..2; {LIMITS}"),
+        ({"members": (100_001, 100_002)}, "members: found 100001..100002; needed at most 100,000"),
+        (
+            {"members": (5, 7), "threads": 4},
+            f"members: found 5 to 7 {WHOLE}",
+        ),
+        (
+            {"members": (1, 3), "threads": 4},
+            f"members: found 1 to 3 {WHOLE}",
+        ),
+        ({"by": "bytes"}, "by: found 'bytes'; needed one of weight, lag, partitions"),
+        (
+            {"by": "partitions", "catch_up": 9},
+            "catch_up: found a time by partitions; needed --by weight or --by lag: partitions have no pace",
+        ),
+        (
+            {"catch_up": 1e-300},
+            f"catch_up: found 1e-300 s for a lag of 7 messages; needed {PACE}",
+        ),
+        (
+            {"capacity": 5e-324},
+            f"capacity: found work and capacities from 4.94066e-324 to 5; {FAR}",
+        ),
+    ],
+)
+def test_a_bad_question_is_refused_in_these_words(asked: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        apportion.size(GROUP, **{"capacity": 10, **asked})
+    assert str(refused.value) == f"{sentence}."
+
+
+def test_the_ends_of_what_may_be_asked_are_answered() -> None:
+    ends: tuple[dict[str, Any], ...] = (
+        {"capacity": 2**53}, {"threads": 100_000}, {"members": (1, 1)}, {"members": (1, 100_000)}, {"catch_up": 2**53}
+    )  # fmt: skip
+    for asked in ends:
+        assert apportion.size(GROUP, **{"capacity": 10, **asked}).advised is not None
+    nothing: dict[str, Any] = {"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}}
+    with pytest.raises(
+        BadInput, match=r"^by: found nothing, and no partition's weight is known; needed weight, lag or "
+    ):
+        apportion.size(nothing, capacity=1)
+    with pytest.raises(
+        BadInput, match=r"^weight: found no partition with a weight; needed topics.T\[i\].weight in the "
+    ):
+        apportion.size(nothing, capacity=1, by="weight")
+
+
+def test_where_there_are_too_many_sums_a_light_set_is_good_and_said_to_be_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "SUMS_MAX", 30)
+    draw, exact = Random(8), 0
+    for _ in range(60):
+        weights = [draw.choice((0, *range(3, 60))) for _ in range(draw.randint(8, 14))]
+        need = draw.randint(1, sum(weights))
+        total, places, lightest = bounds.lightest_set(weights, need)
+        assert len({*places}) == len(places)
+        assert total == sum(weights[i] for i in places) >= need
+        assert all(weights[i] for i in places)
+        assert total - min(weights[i] for i in places) < need, "nothing in it is needless"
+        sums = {0}
+        for weight in weights:
+            sums |= {each + weight for each in sums}
+        least = min(each for each in sums if each >= need)
+        assert least <= total <= least + max(weights)
+        assert not lightest or total == least
+        exact += lightest
+    assert 3 < exact < 30
+    assert bounds.lightest_set([3, 2], 0) == bounds.lightest_set([3, 2], -1) == (0, [], True)
+
+
+FACTS = Facts(4, 1, 9, "weight", 100.0, 500.0, [], 100.0, [], 0, 1, ())
+
+
+def test_a_member_is_worth_a_move_of_what_one_member_takes() -> None:
+    """At equal prices less moves; the reason says which side of the choice there is."""
+    raw = {
+        "topics": {"t": [{"partition": p, "weight": weight} for p, weight in enumerate((60, 40, 30, 20))]},
+        "members": {f"m{m}": {"topics": ["t"], "owned": {"t": [m]}, "generation": 1} for m in range(4)},
+    }
+    points = apportion.size(raw, capacity=100).frontier
+    assert [(point.members, point.moved) for point in points] == [(4, 0), (3, 20), (2, 50)]
+    more, fewer = (
+        "more members would save less moved work than they take",
+        "fewer would move more than the work of the ",
+    )
+    assert choose(points, None, 100) == (2, more)
+    assert choose(points, None, 25) == (1, f"{more}, {fewer}members saved")
+    assert choose(points, None, 20) == (0, "a member less would move more than one member's work")
+    assert choose(points[1:], None, 20) == (0, f"{fewer}members saved")
+    assert choose(points[:1], None, 20) == (0, "no other number moves less or needs fewer")
+    assert choose(points, "members", 20) == (2, "the fewest members were preferred")
+    assert choose(points, "moves", 100) == (0, "the least moved work was preferred")
+    assert sentences(FACTS, points, 1, "why", 2) == [
+        "3 members, 1 fewer than now; 1 partition (4.0% of the work) changes hands; the fullest is at 80%: why.",
+        "2 would do and no plan needs fewer; that moves 50.",
+    ]
+    assert sentences(FACTS, points, 2, "why", 1)[1] == "No plan needs fewer than 1; the fewest found are 2."
+    assert sentences(replace(FACTS, least_asked=2), points, 2, "why", 1)[1] == (
+        "No plan needs fewer than 1; 2 were asked for at least."
+    )
+    cannot = "falls behind all the same; more members cannot help, more partitions or a faster member can"
+    named = "t-0 (150), t-1 (150.5), t-2 (151), t-3 (151.5), t-4 (152)"
+    huge = [("t", p, 150.0 + p / 2) for p in range(7)]
+    assert sentences(replace(FACTS, oversize=huge, members_now=3, partitions=2), points, 1, "why", 3)[1:] == [
+        "No plan needs fewer than 3.",
+        f"{named} and 2 more are more than any member takes (100): each has one to itself and {cannot}.",
+        "There are only 2 partitions: members beyond that number stay idle.",
+    ]
+    assert idle(replace(FACTS, by="weight", unknown=[("t", 1)], unknown_count=1)) == [
+        "No traffic was measured, so no number of members is advised. Size again while messages come in.",
+        "The weight of 1 partition is unknown and counts 0: t-1.",
+    ]
+    assert idle(replace(FACTS, by="lag")) == [
+        "Nothing is left to read, so no number of members is advised. Size by weight: what comes in a second.",
+        "Only messages left to read are counted; what comes in meanwhile is not.",
+    ]
