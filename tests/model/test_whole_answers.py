@@ -55,7 +55,7 @@ def seen(group: Group) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_seen_of_random_groups_is_what_was_written_down(seed: int) -> None:
-    answers = []
+    answers: list[Any] = []
     for raw in many_groups(5, seed=seed, kinds=KINDS):
         group = read_group(raw)
         again = group_to_dict(group)
@@ -156,7 +156,7 @@ def test_facts_that_only_some_tell_travel_with_their_members() -> None:
 
 
 def test_a_plan_is_written_and_read_whole() -> None:
-    answers = []
+    answers: list[Any] = []
     for raw in many_groups(6, seed=31, kinds=KINDS):
         for name in ("sticky", "cooperative-sticky", "failover"):
             plan = apportion.plan(raw, name)

@@ -77,7 +77,7 @@ def drawn(kind: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("first", [0, 2, 4])
 def test_whole_answers_are_those_written_down(kind: str, first: int) -> None:
-    answers = []
+    answers: list[Any] = []
     for seed in (first, first + 1):
         raw, asked = drawn(kind, seed)
         try:
