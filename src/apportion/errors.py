@@ -82,7 +82,7 @@ class UnknownName(BadInput):
         listed = ", ".join(names[:MOST_NAMES]) + (
             f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else ""
         )
-        super().__init__(kind, repr(found), f"one of {listed}")
+        super().__init__(kind, repr(found), f"one of {listed}" if listed else "one that is there, and there are none")
         self.args = (f"no {kind} is named {found!r}; there are {listed or 'none'}.{hint}",)
 
 

@@ -8,17 +8,17 @@ DUMP is the demo's recorded cluster, TASKS one of streams and share groups, OUT 
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import HERE, run_here
+from tests.support.golden import of_page
 
 import apportion
 from apportion.demo import dump
@@ -44,7 +44,7 @@ def printed(command: str) -> str:
             *(re.sub(r"\b(DUMP|TASKS|OUT)\b", lambda name: at[name[1]], word) for word in shlex.split(command))
         )
         written = out.read_text(encoding="utf-8") if out.exists() else ""
-    text = "".join(page(one) if one.lower().startswith("<!doctype") else one for one in (done.out, written))
+    text = "".join(of_page(one) if one.lower().startswith("<!doctype") else one for one in (done.out, written))
     if text and not text.endswith("\n"):
         text += "\\\n"
     text += "".join(f"! {line}\n" for line in done.err.splitlines())
@@ -52,35 +52,6 @@ def printed(command: str) -> str:
     for name, path in at.items():
         text = text.replace(path, name)
     return text.replace(apportion.__version__, "VERSION")
-
-
-def page(text: str) -> str:
-    """The data of a page, a line for each field of each group, and what else differs from page to page."""
-    found = re.search(r'<script type="([^"]+)" id="data">(.*?)</script>', text, re.DOTALL)
-    assert found, "the page has no data"
-    data = json.loads(found[2])
-    lines = [f"{found[1]} {re.search('<title>(.*?)</title>', text)[1]}"]  # type: ignore[index]
-    lines += [f"{name}: {line(value)}" for name, value in data.items() if name != "groups"]
-    for group in data["groups"]:
-        lines += ["", *of_fields(group)]
-    return "\n".join(lines) + "\n"
-
-
-def of_fields(group: dict[str, object]) -> Iterator[str]:
-    """Fields in lines of their own; rows and objects below them, too, since one is a screen long."""
-    for name, value in group.items():
-        if isinstance(value, list) and value and isinstance(value[0], list | dict):
-            yield f"{name}:"
-            yield from (f"  {line(one)}" for one in value)
-        elif isinstance(value, dict):
-            yield f"{name}:"
-            yield from (f"  {one}" for one in of_fields(value))
-        else:
-            yield f"{name}: {line(value)}"
-
-
-def line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 CASES = [

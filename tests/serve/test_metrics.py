@@ -144,6 +144,20 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     assert found["kminion_kafka_consumer_group_info"] == [(about, 1.0)]
 
 
+def test_what_is_shared_or_read_by_several_is_not_counted_as_without_an_owner() -> None:
+    settings, name = ServerSettings(), "apportion_group_unowned_partitions"
+    both = {"clicks": [0, 1]}
+    one = seen("twice", both, {})
+    members = one.description["members"]
+    twice = replace(
+        one, description={**one.description, "members": {m: {**members[m], "owned": both} for m in MEMBERS}}
+    )
+    shared = seen("shared", {}, {})
+    shared = replace(shared, description={**shared.description, "kind": "share"})
+    found = samples(settings, snapshot(twice, shared, settings=settings))[name]
+    assert [(labels["group"], value) for labels, value in found] == [("twice", 2)], "clicks-2 and clicks-3"
+
+
 def test_an_empty_cluster_has_brokers() -> None:
     found = samples(ServerSettings(names="all"), Snapshot(1, time.time(), brokers=3, trouble=""))
     assert found["kafka_brokers"] == [({}, 3.0)]

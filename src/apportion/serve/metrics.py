@@ -13,10 +13,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN
+from apportion.arrays import UNKNOWN
 from apportion.errors import UnknownName
 from apportion.history import cause
+from apportion.history.records import SHARE
 from apportion.model.group import Group
+from apportion.model.present import unowned
 from apportion.serve.exposition import Rendered
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
@@ -385,8 +387,9 @@ def _info(text: str, state: GroupState) -> Row:
 
 
 def _unowned(state: GroupState) -> int | None:
-    group = state.group
-    return int((group.wanted & (group.owner == NOBODY)).sum()) if group.M else None
+    if not state.group.M or state.shown.seen.kind == SHARE:  # nobody owns what is shared
+        return None
+    return unowned(state.group, state.group.owner)
 
 
 _OURS: Final[Mapping[str, Callable[[GroupState], float | None]]] = {
