@@ -39,7 +39,7 @@ def printed(command: str) -> str:
     """All that a command line gives, with nothing of this machine in it; the present folder is that of ``cli``."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        at = {"DUMP": str(dump()), "TASKS": str(TASKS), "OUT": str(out)}
+        at = {"DUMP": str(dump()), "TASKS": str(TASKS), "OUT": str(out), "HERE": str(HERE)}
         done = run_here(
             *(re.sub(r"\b(DUMP|TASKS|OUT)\b", lambda name: at[name[1]], word) for word in shlex.split(command))
         )
