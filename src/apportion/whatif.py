@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from apportion.model import edits
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import MOST_PARTITIONS, GroupLike, group_of, group_to_dict
-from apportion.model.plan import Plan
+from apportion.model.plan import Later, Plan
 from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan, strategy_of
 
@@ -187,11 +188,15 @@ def whole(plans: list[Plan]) -> Plan:
         return first
     proof = {goal: "heuristic" if goal == "moves" else how for goal, how in last.proof.items()}
     warmups = sum(one.answer.measures.get("warmups", 0) for one in plans)
+    number = len(plans)
+    made: dict[str, Callable[[], Any]] = {
+        name: partial(last.answer.extra.__getitem__, name) for name in last.answer.extra
+    }
     answer = replace(
         last.answer,
         proof=proof,
         measures={**last.answer.measures, "warmups": warmups},
-        extra={**last.answer.extra, "rounds": len(plans)},
+        extra=Later({**made, "rounds": lambda: number}),
     )
     return replace(first, answer=answer)
 

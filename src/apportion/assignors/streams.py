@@ -5,20 +5,21 @@ It does not speak Kafka Streams' byte protocol, create internal topics, or probe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
 from apportion.errors import BadInput, UnknownName
 from apportion.model.group import Group, MemberState
-from apportion.model.plan import Answer, hand_over
-from apportion.tasks.application_state import ApplicationState, Process
-from apportion.tasks.assignor import GOALS, place_active
+from apportion.model.plan import Answer, Later, hand_over
+from apportion.tasks.alike import AlikeState, NotCounted, active_of, target_of
+from apportion.tasks.application_state import ApplicationState, Process, application_state
+from apportion.tasks.assignor import GOALS, TaskAnswer, place_active
 from apportion.tasks.explain import TaskReasons
-from apportion.tasks.place import place_at_home
+from apportion.tasks.place import LARGE, place_at_home
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Partitions, Subtopology, Task, Topology
@@ -68,6 +69,8 @@ class Streams(TaskSettings):
         members = [m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])]
         if not members or not any(topology.counts(partitions)):
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
+        if (alike := self._alike(group, topology, partitions, members)) is not None:
+            return alike
         task_of = _tasks_of_partitions(group, topology)
         racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
         wants = _wants(group, topology, partitions, members)
@@ -82,12 +85,11 @@ class Streams(TaskSettings):
             again = _as_next_round(group, owner, _numbers(task_of), planned)
             if again is not None:
                 owner, plan = again[0], plan.with_active(again[1].answer.active)
-        extra = {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
         return Answer(
             owner,
             proof=plan.answer.proof,
             measures={"standbys": int(plan.answer.standby.sum()), "warmups": int(plan.answer.warmup.sum())},
-            extra={"tasks": extra},
+            extra={"tasks": _fields(plan)},
             certificate=TaskReasons(topology, plan),
             together=_numbers(task_of),
             state=_state_after(group, task_of, plan),
@@ -134,6 +136,8 @@ class Streams(TaskSettings):
         )
         if not members or not any(counts) or sum(counts) * len(members) > CELLS:
             return self.assign(group)
+        if (alike := self._alike(group, topology, partitions, members)) is not None:
+            return alike
         task_of = _task_numbers(group, topology, counts)
         wants = _wants(group, topology, partitions, members)
 
@@ -162,6 +166,55 @@ class Streams(TaskSettings):
             if active is not None:
                 return active, dict.fromkeys(GOALS[:-1], "optimal")
         return place_active(_state(group, topology, counts, task_of, members, wants), self)
+
+    def _alike(self, group: Group, topology: Topology, partitions: Partitions, members: list[int]) -> Answer | None:
+        """The answer by counting (``tasks.alike``) to a large group whose members are alike; None of any other.
+
+        Names are made when somebody looks: a rollout plans such a group thousands of times.
+        """
+        counts = topology.counts(partitions)
+        if self.process != "member" or self.num_standby_replicas or self.rack_aware_assignment_strategy != "none":
+            return None
+        if not LARGE <= sum(counts) * len(members) <= CELLS or _wants(group, topology, partitions, members) is not None:
+            return None
+        if not all(one.stateful for one, n in zip(topology.subtopologies, counts, strict=True) if n):
+            return None
+        task_of = _task_numbers(group, topology, counts)
+        ordered = ints(sorted(members, key=group.members.__getitem__))
+        copies = _told_copies(group, task_of, ordered)
+        by_number = np.append(ordered, NOBODY)
+
+        def planned(of: Group) -> tuple[Ints, Ints]:
+            active = active_of(_alike_state(of, task_of, ordered, sum(counts), copies), self)
+            return by_number[np.append(active, NOBODY)[task_of]], active
+
+        together = np.where(task_of != NOBODY, task_of, sum(counts) + np.arange(group.P))
+        try:
+            owner, active = planned(group)
+            owner, active = _as_next_round(group, owner, together, planned) or (owner, active)
+            state = _alike_state(group, task_of, ordered, sum(counts), copies)
+            target, warm = target_of(state, active, self)
+        except NotCounted:
+            return None
+        proof = dict.fromkeys(GOALS[:-1], "optimal")
+
+        def whole() -> TaskPlan:
+            processes = self._processes(group, _tasks_of_partitions(group, topology), members, None)
+            application = application_state(topology, partitions, processes)
+            warmup = np.zeros(application.lag.shape, dtype=np.bool_)
+            warmup[warm, target[warm]] = True
+            return TaskPlan(application, TaskAnswer(active, target, np.zeros_like(warmup), warmup, proof), self)
+
+        return Answer(
+            owner,
+            proof=proof,
+            measures={"standbys": 0, "warmups": len(warm)},
+            extra=Later({"tasks": lambda: _fields(whole())}),
+            certificate=_LaterReasons(topology, whole),
+            together=together,
+            state=_restored(group, task_of, warm, ordered[target[warm]]),
+            waits=bool((active != target).any()),
+        )
 
     def topology(self, group: Group) -> Topology:
         """The sub-topologies that the settings name, then one for each topic that is left."""
@@ -204,6 +257,23 @@ class Streams(TaskSettings):
                 )
             )
         return processes
+
+
+@dataclass(frozen=True, eq=False)
+class _LaterReasons:
+    """The certificate of a plan that is made when somebody asks."""
+
+    topology: Topology
+    plan: Callable[[], TaskPlan]
+
+    def explain(self, group: Group) -> list[str]:
+        """A sentence or two for each goal."""
+        return TaskReasons(self.topology, self.plan()).explain(group)
+
+
+def _fields(plan: TaskPlan) -> dict[str, Any]:
+    """What plan.json tells of tasks."""
+    return {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
 
 
 def _gathered(group: Group, members: list[int], *, by_host: bool) -> dict[str, list[int]]:
@@ -252,6 +322,60 @@ def _state_after(group: Group, task_of: list[Task | None], plan: TaskPlan) -> Me
     nothing: tuple[Mapping[str, str], ...] = ({},) * group.M
     tags = nothing if group.state is None else group.state.tags
     return MemberState(tags, tuple(held[member] for member in group.members), ({},) * group.M)
+
+
+def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints, Ints]:
+    """(C,) tasks, places among the members and messages lacking of the copies that members tell of, each once."""
+    if group.state is None:
+        return ints([]), ints([]), ints([])
+    topic = {name: t for t, name in enumerate(group.topics)}
+    lacks: dict[tuple[int, int], int] = {}
+    for q, m in enumerate(members.tolist()):
+        standby, lags = group.state.standby[m], group.state.recovery_lag[m]
+        if not standby and not lags:
+            continue
+        told = {(name, p): 0 for name, ids in standby.items() for p in ids} | dict(lags)
+        for (name, number), missing in told.items():
+            span = group.partitions(topic[name]) if name in topic else slice(0, 0)
+            p = span.start + int(np.searchsorted(group.number[span], number))
+            if p < span.stop and group.number[p] == number and task_of[p] != NOBODY:
+                lacks[int(task_of[p]), q] = max(missing, lacks.get((int(task_of[p]), q), 0))
+    return ints([n for n, _ in lacks]), ints([q for _, q in lacks]), ints(list(lacks.values()))
+
+
+def _alike_state(
+    group: Group, task_of: Ints, members: Ints, tasks: int, copies: tuple[Ints, Ints, Ints]
+) -> AlikeState:  # fmt: skip
+    """The state without names; ``NotCounted`` where two members ran one task, or who ran it tells that state lacks."""
+    process_of = np.full(group.M, NOBODY, dtype=np.int64)
+    process_of[members] = np.arange(len(members))
+    held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
+    ran = np.full(tasks, NOBODY, dtype=np.int64)
+    ran[task_of[held]] = process_of[group.owner[held]]
+    task, process, lag = copies
+    elsewhere = process != ran[task]
+    if (ran[task_of[held]] != process_of[group.owner[held]]).any() or lag[~elsewhere].any():
+        raise NotCounted
+    return AlikeState(ran, len(members), task[elsewhere], process[elsewhere], lag[elsewhere])
+
+
+def _restored(group: Group, task_of: Ints, warm: Ints, at: Ints) -> MemberState | None:
+    """What members tell once the plan's warm-ups are restored; None where there are none and nothing was told.
+
+    warm, at
+        (W,) tasks, and the members that restore them.
+    """
+    if group.state is None and not len(warm):
+        return None
+    standby: list[Mapping[str, Sequence[int]]] = [{}] * group.M
+    for n, m in zip(warm.tolist(), at.tolist(), strict=True):
+        held: dict[str, list[int]] = {topic: list(ids) for topic, ids in standby[m].items()}
+        for topic, number in (group.name_of(p) for p in np.flatnonzero(task_of == n).tolist()):
+            held.setdefault(topic, []).append(number)
+        standby[m] = held
+    nothing: tuple[Mapping[str, str], ...] = ({},) * group.M
+    tags = nothing if group.state is None else group.state.tags
+    return MemberState(tags, tuple(standby), ({},) * group.M)
 
 
 def _as_next_round(
@@ -342,8 +466,10 @@ def _wants(
         frozenset(s for s, topics in enumerate(read) if topics <= {group.topics[t] for t in wanted})
         for wanted in group.subscriptions
     ]
-    tasks_of = {group.members[m]: wishes[int(group.subscription_of[m])] for m in members}
-    return tasks_of if set(tasks_of.values()) != {frozenset(range(len(read)))} else None
+    of_members = group.subscription_of[members]
+    if {wishes[k] for k in np.unique(of_members).tolist()} == {frozenset(range(len(read)))}:
+        return None
+    return {group.members[m]: wishes[k] for m, k in zip(members, of_members.tolist(), strict=True)}
 
 
 def _partitions(group: Group) -> dict[str, int | list[int]]:
@@ -364,7 +490,8 @@ def _task_numbers(group: Group, topology: Topology, counts: list[int]) -> Ints:
     for s, subtopology in enumerate(topology.subtopologies):
         spans = [group.partitions(place[topic]) for topic in subtopology.topics if topic in place]
         at = np.concatenate([np.arange(span.start, span.stop) for span in spans]) if spans else ints([])
-        task_of[at] = first[s] + np.unique(group.number[at], return_inverse=True)[1]
+        alone = len(spans) == 1
+        task_of[at] = first[s] + (np.arange(len(at)) if alone else np.unique(group.number[at], return_inverse=True)[1])
     return task_of
 
 

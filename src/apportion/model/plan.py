@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -22,6 +22,22 @@ class Certificate(Protocol):
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""
         ...
+
+
+class Later(Mapping[str, Any]):
+    """Fields of an answer that are made when somebody looks, since most plans of a long rollout nobody prints."""
+
+    def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
+        self._makers = makers
+
+    def __getitem__(self, name: str) -> Any:
+        return self._makers[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
 
 
 @dataclass(frozen=True, eq=False)

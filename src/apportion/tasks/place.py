@@ -116,18 +116,25 @@ def _most_stay(placing: Placing) -> Ints | None:
     gain = usual[away] - placing.cost[away, home[away]]
     if homes.max() > 1 or (gain != gain[:1]).any():
         return None
-    share, left = divmod(len(home), len(placing.threads))
-    low = share * placing.threads
-    lived = np.bincount(home[away], minlength=len(low))
+    return stay_most(home, len(placing.threads))
+
+
+def stay_most(home: Ints, processes: int) -> Ints:
+    """(N,) the most even owners of tasks that may go anywhere, of which most stay at home (N,); -1 has none."""
+    low, left = divmod(len(home), processes)
+    away = home != NOBODY
+    lived = np.bincount(home[away], minlength=processes)
     extra = _up_to(left, np.clip(lived - low, 0, 1))
     stay = np.minimum(lived, low + extra)
     extra += _up_to(left - int(extra.sum()), 1 - extra)
-    order = np.argsort(home, kind="stable")
-    rank = np.arange(len(home)) - np.searchsorted(home[order], home[order])
-    owner = np.full(len(home), NOBODY, dtype=np.int64)
-    keeps = order[(home[order] != NOBODY) & (rank < stay[home[order]])]
+    gives = (lived > stay)[home] & away
+    rest = np.flatnonzero(gives)
+    order = rest[np.argsort(home[rest], kind="stable")]
+    rank = np.arange(len(order)) - np.searchsorted(home[order], home[order])
+    owner = np.where(gives, NOBODY, home)
+    keeps = order[rank < stay[home[order]]]
     owner[keeps] = home[keeps]
-    owner[owner == NOBODY] = deal_seats(np.arange(len(low)), low + extra - stay)
+    owner[owner == NOBODY] = deal_seats(np.arange(processes), low + extra - stay)
     return owner
 
 
@@ -191,8 +198,8 @@ def place_at_home(home: Ints, processes: int) -> Ints | None:
         return np.arange(len(home)) % processes  # as ``_most_stay`` counts
     if solver() is None:
         return None
-    given = _only_even(np.bincount(home[~roams], minlength=processes), int(np.count_nonzero(roams)))
-    if given is not None:  # the flow has no choice
+    given, tied = _fill(np.bincount(home[~roams], minlength=processes), int(np.count_nonzero(roams)))
+    if not tied or len(home) * processes >= LARGE:  # the flow has no choice, or only among equals
         owner = home.copy()
         each = np.arange(processes)
         owner[roams] = deal_seats(each, given)
@@ -206,13 +213,15 @@ def place_at_home(home: Ints, processes: int) -> Ints | None:
     return _cheapest(classes, Placing(classes.costs >= 0, classes.costs, one, none))
 
 
-def _only_even(load: Ints, rest: int) -> Ints | None:
-    """(Q,) how many of ``rest`` each gets if they make the fullest of those that get some even; None if they do not."""
+def _fill(load: Ints, rest: int) -> tuple[Ints, bool]:
+    """(Q,) how many of ``rest`` each gets so that loads are most even; whether another way is as good."""
     line = np.sort(load)
     below = line.cumsum()
     count = int(np.searchsorted(line * np.arange(1, len(line) + 1) - below, rest, side="right"))
     level, over = divmod(rest + int(below[count - 1]), count)
-    return None if over else np.maximum(level - load, 0)
+    gets = np.maximum(level - load, 0)
+    gets[np.flatnonzero(load <= level)[:over]] += 1
+    return gets, over > 0
 
 
 def _solve(placing: Placing) -> Ints | None:
