@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
+from tests.support.hanging import HANGING
 
 from apportion.clients.tasks import TaskRunner
 from apportion.spark.packages import JarSet
@@ -150,7 +151,7 @@ class Process:
             arguments = [bootstrap, name, str(folder), guarantee[1], str(COMMIT_MS), str(SESSION_MS)]
             command = [jars.java(), *options, logging, "-cp", path, "Words", *arguments, f"{name}-in", f"{name}-out"]
             command.append(str(standbys))
-            self.command = [*processes.HANGING, *command]
+            self.command = [*HANGING, *command]
         else:
             self.command = [sys.executable, "-m", "bench.exactly_once", "work", bootstrap, name, str(folder), kind]
             self.command += [guarantee[0], str(standbys)]

@@ -24,6 +24,8 @@ from statistics import median
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from tests.support import java_artifacts
+
 from apportion.errors import Unavailable
 from apportion.governing.carrier import ELSEWHERE, Carrier
 from apportion.inputs.cluster import Cluster, connect, patiently
@@ -55,10 +57,10 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--kafka", default=jars.KAFKA[0])
     args = parser.parse_args()
-    jar = jars.broker_jar()
+    jar = java_artifacts.broker_jar()
     with tempfile.TemporaryDirectory() as folder:
         timed = Path(folder)
-        jars.compile_program(Path(__file__).parent / "java" / "TimedAssignors.java", timed, args.kafka, [jar])
+        java_artifacts.compile_program(Path(__file__).parent / "java" / "TimedAssignors.java", timed, args.kafka, [jar])
         with Broker(version=args.kafka, class_path=[jar, timed], properties=SETTINGS, jvm=AS_KAFKA) as broker:
             with broker.admin() as admin:
                 one = {"num_partitions": args.partitions // len(TOPICS), "replication_factor": 1}

@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.hanging import HANGING
 from tests.support.member import PythonMember
 
 from apportion.errors import ApportionError, Unavailable
@@ -110,7 +111,7 @@ def serving(bootstrap: str, listen: str, log: Path) -> Iterator[subprocess.Popen
     """The server, once it listens; its address is printed."""
     command = [sys.executable, "-u", "-m", "apportion", "serve", "--bootstrap-server", bootstrap, "--listen", listen]
     with log.open("wb") as out:
-        line = [*processes.HANGING, *command, "--interval", "2"]
+        line = [*HANGING, *command, "--interval", "2"]
         process = processes.start(line, log=out.fileno(), stdout=out.fileno())
     try:
         print(f"The page: {address(process, log)}", flush=True)
@@ -147,7 +148,7 @@ def member(broker: Broker, group: str, topic: str, name: str, strategy: str, **m
 def tasks(broker: Broker, folder: Path) -> Iterator[None]:
     """A process that runs tasks of ``words-tasks`` with their state in ``folder``."""
     program = [sys.executable, "-m", "tools.live_tasks", broker.bootstrap, APPLICATION, str(folder)]
-    process = processes.start([*processes.HANGING, *program], log=subprocess.DEVNULL)
+    process = processes.start([*HANGING, *program], log=subprocess.DEVNULL)
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.support import java_artifacts
 
 import apportion
 from apportion.server_side.java_hash import string_hash, timeline_rank
@@ -33,7 +34,7 @@ def coordinator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     """Ask Kafka, each release: requests ``{"assignor", "group", "joins"}`` give assignments."""
     needs_java(request.param)
     source = Path(__file__).with_name("GroupCoordinator.java")
-    path = jars.compile_program(source, tmp_path_factory.mktemp("coordinator"), request.param)
+    path = java_artifacts.compile_program(source, tmp_path_factory.mktemp("coordinator"), request.param)
     command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, "GroupCoordinator"]
 
     def ask(requests: list[Json]) -> Iterator[dict[str, dict[str, list[int]]]]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import java_artifacts
 
 from apportion.governing.governor import CLASS
 from apportion.inputs.cluster import Cluster, connect
@@ -29,7 +30,7 @@ WITH_CLASS = {
 def broker_jar() -> Path:
     """The jar that ``mvn package`` makes of ``broker/``."""
     needs_java()
-    return jars.broker_jar()
+    return java_artifacts.broker_jar()
 
 
 @pytest.fixture(scope="session", params=jars.KAFKA)
@@ -38,7 +39,7 @@ def governed(request: pytest.FixtureRequest, broker_jar: Path, tmp_path_factory:
     needs_java(request.param)
     folder = tmp_path_factory.mktemp("harness")
     source = Path(__file__).with_name("Harness.java")
-    path = jars.compile_program(source, folder, request.param, [broker_jar])
+    path = java_artifacts.compile_program(source, folder, request.param, [broker_jar])
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", quiet, "-cp", path, "Harness"]
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaProducer
+from tests.support.hanging import HANGING
 
 import apportion
 from apportion.testing import check_assignor, processes
@@ -166,7 +167,7 @@ def consume(broker: Broker, folder: Path, name: str) -> tuple[subprocess.Popen[A
     out = folder / f"{name}.txt"
     with out.open("wb") as stream:
         process = processes.start(
-            [*processes.HANGING, sys.executable, "consume.py", broker.bootstrap], log=None, stdout=stream, cwd=folder
+            [*HANGING, sys.executable, "consume.py", broker.bootstrap], log=None, stdout=stream, cwd=folder
         )
     return process, lambda: out.read_text(encoding="utf-8").splitlines()
 

@@ -40,8 +40,6 @@ def test_a_login_is_handed_to_each_client_in_its_own_words(tmp_path: Path) -> No
     python = said.kafka_python()
     assert python["sasl_plain_password"] == "s3 \"cret=;'"  # noqa: S105
     assert python["ssl_context"].check_hostname is False
-    assert said.confluent()["sasl.username"] == "ann"
-    assert said.confluent()["ssl.endpoint.identification.algorithm"] == "none"
     spark = said.spark()
     assert spark["kafka.sasl.mechanism"] == "SCRAM-SHA-256"
     assert "kafka.group.id" not in spark
@@ -104,9 +102,8 @@ def test_an_encrypted_key_needs_its_password_and_nobody_is_asked_for_it(
     own.write_text((tmp_path / "locked.pem").read_text() + (tmp_path / "crt.pem").read_text())
     settings = {"security.protocol": "SSL", "ssl.keystore.location": str(own)}
     assert Properties({**settings, "ssl.key.password": "s3cret"}).kafka_python()["ssl_context"]
-    for ask in (Properties.kafka_python, Properties.confluent):
-        with pytest.raises(BadInput, match=r"location: found an encrypted key; needed ssl\.key\.password"):
-            ask(Properties(settings))
+    with pytest.raises(BadInput, match=r"location: found an encrypted key; needed ssl\.key\.password"):
+        Properties(settings).kafka_python()
     with pytest.raises(BadInput, match=r"ssl\.key\.password: found a password that does not open the key") as raised:
         Properties({**settings, "ssl.key.password": "wr0ng!"}).kafka_python()
     assert "wr0ng" not in str(raised.value)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.spark import made
 from tests.spark.conftest import rows_of
+from tests.support.hanging import HANGING
 
 from apportion.spark import job, packages
 from apportion.tables.schemas import TABLES
@@ -85,7 +86,7 @@ def _built_by_a_client(spark: Any, root: Path, to: str) -> dict[str, str]:
     rest = (dump / "records" / "part-1.parquet").rename(root / "part-1.parquet")
     with (root / "log").open("wb") as log:
         client = processes.start(
-            [*processes.HANGING, sys.executable, "-c", CLIENT, *map(str, (dump, rest, root)), to], log=log.fileno(),
+            [*HANGING, sys.executable, "-c", CLIENT, *map(str, (dump, rest, root)), to], log=log.fileno(),
             stdout=subprocess.PIPE, text=True, cwd=root,
             env={
                 **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable,

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.support.hanging import HANGING
+
 from apportion.errors import Unavailable
 from apportion.testing import processes
 from apportion.testing.jars import home, java
@@ -110,9 +112,7 @@ class SparkCluster:
             environment["SPARK_LOCAL_IP"] = address
             line = ["unshare", "-m", "sh", "-c", _alone_script(spark), "sh", *line]
         with (self._logs / name).open("wb") as log:
-            return processes.start(
-                [*processes.HANGING, *line], log=log.fileno(), stdout=log.fileno(), env=environment, cwd="/"
-            )
+            return processes.start([*HANGING, *line], log=log.fileno(), stdout=log.fileno(), env=environment, cwd="/")
 
     def _wait_for_workers(self) -> None:
         deadline = time.monotonic() + 120

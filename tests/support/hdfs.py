@@ -10,6 +10,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support import java_artifacts
+from tests.support.hanging import HANGING
+
 from apportion.errors import Unavailable
 from apportion.testing import jars, processes
 
@@ -29,7 +32,7 @@ class HdfsServer:
     """
 
     def __init__(self) -> None:
-        self._class_path = jars.hdfs()
+        self._class_path = java_artifacts.hdfs()
         self.root = Path(tempfile.mkdtemp(prefix="apportion-hdfs-"))
         self.address = ""
 
@@ -40,7 +43,7 @@ class HdfsServer:
         server = [*java, MAIN, "-format", "-datanodes", "1", "-writeDetails", str(details)]
         with output.open("wb") as log:
             self._process = processes.start(
-                [*processes.HANGING, *server],
+                [*HANGING, *server],
                 log=log.fileno(),
                 stdout=log.fileno(),
                 cwd=self.root,

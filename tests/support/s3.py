@@ -11,8 +11,11 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.support import java_artifacts
+from tests.support.hanging import HANGING
+
 from apportion.errors import Unavailable
-from apportion.testing import jars, processes
+from apportion.testing import processes
 
 
 class S3Server:
@@ -23,7 +26,7 @@ class S3Server:
     """
 
     def __init__(self, root: Path | None = None, bucket: str = "lake", host: str = "127.0.0.1") -> None:
-        self._program = jars.s3_server()
+        self._program = java_artifacts.s3_server()
         self._scratch = None if root else Path(tempfile.mkdtemp(prefix="apportion-s3-"))
         self.root = root or self._scratch or Path()
         self.bucket, self._host = bucket, host
@@ -76,7 +79,7 @@ class S3Server:
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         with self._log.open("wb") as log:
             self._process = processes.start(
-                [*processes.HANGING, *server], log=log.fileno(), stdout=log.fileno(), env={**os.environ, **keys}
+                [*HANGING, *server], log=log.fileno(), stdout=log.fileno(), env={**os.environ, **keys}
             )
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:

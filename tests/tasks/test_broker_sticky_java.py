@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.support import java_artifacts
 
 from apportion.server_side.java_hash import string_hash
 from apportion.server_side.sticky_tasks import CoordinatorSubtopology, MemberTasks, TaskMember, sticky_tasks
@@ -47,7 +48,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Any:
     That of 4.4 chooses otherwise (KAFKA-21001).
     """
     needs_java()
-    path = jars.compile_program(SOURCE, tmp_path_factory.mktemp("tasks"))
+    path = java_artifacts.compile_program(SOURCE, tmp_path_factory.mktemp("tasks"))
     command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     command += ["-cp", path, "TaskCoordinator"]
 

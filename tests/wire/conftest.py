@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support import java_artifacts
 
 from apportion.testing import jars
 from apportion.testing.plugin import needs_java
@@ -32,7 +33,7 @@ def newer_judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
 def of_release(version: str, folder: Path) -> Judge:
     """The program Judge beside it, compiled against a release of Kafka."""
     needs_java(version)
-    path = jars.compile_program(Path(__file__).with_name("Judge.java"), folder, version)
+    path = java_artifacts.compile_program(Path(__file__).with_name("Judge.java"), folder, version)
     command = [jars.java(), "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", path, "Judge"]
 
     def ask(questions: Questions) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from apportion.acting.forecast import Load, forecast, labels
 from apportion.acting.rule import Acting, Decision, Outlook, decide, is_resting, resting
 from apportion.acting.speeds import OffsetHistory, Sample, paces
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
+from apportion.arrays import NOBODY, Bools, Floats, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.history.member_speeds import Speed
 from apportion.model.group import Group
@@ -161,11 +161,3 @@ def _same_partitions(before: Group, now: Group) -> bool:
         and np.array_equal(before.start, now.start)
         and np.array_equal(before.number, now.number)
     )
-
-
-def sample_of(at_s: float, group: Group) -> Sample:
-    """What a group tells of its offsets, as a sample; -1 where it tells nothing."""
-    if group.offsets is None:
-        unknown = np.full(group.P, UNKNOWN, dtype=np.int64)
-        return Sample(at_s, unknown, unknown)
-    return Sample(at_s, group.offsets.end, group.offsets.committed)

@@ -1,6 +1,6 @@
 """Properties files of Kafka's own tools (``--command-config``), for each of the clients that apportion uses.
 
-Read once, handed on in the words of kafka-python, librdkafka or Java. Nothing here is ever printed: the ``repr`` shows
+Read once, handed on in the words of kafka-python or Java. Nothing here is ever printed: the ``repr`` shows
 names alone, and errors quote a setting's name, never its value.
 """
 
@@ -51,24 +51,6 @@ class Properties:
         if "SASL" in self.protocol:
             mechanism, user, password = self.sasl()
             options |= {"sasl_mechanism": mechanism, "sasl_plain_username": user, "sasl_plain_password": password}
-        return options
-
-    def confluent(self) -> dict[str, str]:
-        """Settings for confluent-kafka, in librdkafka's words."""
-        self._refuse_providers()
-        options = {"security.protocol": self.protocol}
-        if "SSL" in self.protocol:
-            if trusted := self.trusted():
-                options["ssl.ca.pem"] = trusted
-            if not self._checks_host():
-                options["ssl.endpoint.identification.algorithm"] = "none"
-            if own := self.own_certificate():
-                options |= {"ssl.certificate.pem": own, "ssl.key.pem": own}
-                if password := self.settings.get("ssl.key.password"):
-                    options["ssl.key.password"] = password
-        if "SASL" in self.protocol:
-            mechanism, user, password = self.sasl()
-            options |= {"sasl.mechanism": mechanism, "sasl.username": user, "sasl.password": password}
         return options
 
     def _refuse_providers(self) -> None:
@@ -148,11 +130,6 @@ class Properties:
         if not certificates:
             raise BadInput(name, "no certificate in it", "at least one")
         return "\n".join(certificates)
-
-    def own_certificate(self) -> str | None:
-        """The client's certificate and key as PEM; None where it has none."""
-        file = self._own_file()
-        return None if file is None else Path(file).read_text()
 
     def _own_file(self) -> str | None:
         keystore = self.settings.get("ssl.keystore.location")

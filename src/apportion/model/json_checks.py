@@ -117,6 +117,3 @@ def one_line(value: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         text = f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-_OFFSET = integer(0, INT64_MAX)

@@ -12,7 +12,6 @@ from apportion.wording import count
 
 LAST: Final = 3
 """Rebalances that are told."""
-SKEW: Final = "skew: partitions of the fullest member less those of the emptiest"
 
 
 def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[TextTable]:

@@ -45,8 +45,6 @@ class GroupState:
         Lag in time of each partition, and of the group as a whole; what is committed at each round tells the paces.
     seen
         Seconds since 1970, when it was last looked at.
-    why_unknown
-        Why nothing newer is known, as the end of a sentence; "" while it is.
     advised_members
         Members that the group's work needs; None where nobody told what a member takes.
     commits
@@ -72,7 +70,6 @@ class GroupState:
     concentration: float | None = None
     advised_members: int | None = None
     unknown_since: float | None = None
-    why_unknown: str = ""
     gone: bool = False
     key: Any = None
     says: tuple[str, ...] = field(default=())
@@ -192,7 +189,7 @@ class GroupState:
             since = self.unknown_since
         clock = clock_text(since)
         sentence = f"The group is gone since {clock}." if gone else f"Nothing is known since {clock}: {why}."
-        return replace(self, unknown_since=since, why_unknown=why, gone=gone, says=(sentence,))
+        return replace(self, unknown_since=since, gone=gone, says=(sentence,))
 
 
 @dataclass(frozen=True)

@@ -122,15 +122,12 @@ class BinOrder:
 
     positions
         Which entry comes first, second, ...: positions in the order of putting.
-    shares
-        Whether two entries are in one bin, so that the order of putting counts.
     trees
         Whether a bin holds, or held before the table grew, so many that Java makes a tree of it: its order is not known
         here, nor that of the bins that it was split into.
     """
 
     positions: tuple[int, ...]
-    shares: bool
     trees: bool
 
 
@@ -148,7 +145,7 @@ def bin_order(hashes: Sequence[int], bins: int = INITIAL_BINS, *, backwards: boo
     (3, 1, 2, 0)
     """
     if len(hashes) == 1:
-        return BinOrder((0,), shares=False, trees=False)
+        return BinOrder((0,), trees=False)
     spread = [value ^ (value >> 16) for value in hashes]
     bins, trees = _grown(spread, bins)
     by_bin: dict[int, list[int]] = {}
@@ -157,7 +154,7 @@ def bin_order(hashes: Sequence[int], bins: int = INITIAL_BINS, *, backwards: boo
     fullest = max(map(len, by_bin.values()), default=0)
     step = -1 if backwards else 1
     positions = tuple(position for bin_ in sorted(by_bin) for position in by_bin[bin_][::step])
-    return BinOrder(positions, fullest > 1, trees or fullest >= TREE_ENTRIES)
+    return BinOrder(positions, trees or fullest >= TREE_ENTRIES)
 
 
 def _grown(spread: Sequence[int], bins: int) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""Bring Apache Kafka and what Spark needs from Maven once, compile the Java peers, and build an S3 server for tests.
+"""Bring Apache Kafka and what Spark needs from Maven once, and compile the Java peers.
 
 ``python -m apportion.testing.jars`` does it all and is quick when nothing is missing. The jars live in
 ``$APPORTION_JARS``, else in ``.jars`` of the source tree, else in ``~/.cache/apportion/jars``:
@@ -6,8 +6,6 @@
     kafka/   broker, tools and clients (``java/pom.xml`` beside this file); kafka-4.4.0/ the same of another release
     peer/    our own classes, from ``java/apportion/*.java``
     spark/   the connector, handed to Spark as ``spark.jars``; beside it delta/ and s3a/ (``apportion.spark.packages``)
-    s3/      versitygw, which speaks S3 over a folder: built by Go on demand, for the tests of object stores alone
-    hdfs/    Hadoop's own name node and data node (58 MB): fetched on demand, for the test of HDFS alone
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from importlib.util import find_spec
 from pathlib import Path
 
 from apportion.errors import ApportionError, Unavailable
@@ -34,20 +31,6 @@ SOURCES = Path(__file__).parent / "java"
 KAFKA = ("4.3.0", "4.4.0")
 """Releases of Apache Kafka that tests run against; the first where a test names none."""
 
-S3_SERVER = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
-
-HDFS = JarSet(
-    "hdfs",
-    (
-        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
-        "org.junit.jupiter:junit-jupiter-api:5.11.4",
-        "org.junit.platform:junit-platform-commons:1.11.4",
-        "org.opentest4j:opentest4j:1.3.0",
-        "org.mockito:mockito-core:4.11.0",
-    ),
-    (),
-)
-"""Beside PySpark's own jars: the cluster that Hadoop's tests run on, with what its classes name."""
 
 BRING = "brew install openjdk@17 maven" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jdk maven"
 
@@ -113,31 +96,6 @@ def spark(jar_set: JarSet = packages.KAFKA) -> list[Path]:
     return sorted((home() / jar_set.name).glob("*.jar"))
 
 
-def s3_server() -> Path:
-    """The program of an S3 server over a folder; built by Go where it is missing, which takes some minutes.
-
-    Raises
-        Unavailable: there is no Go, or the build failed.
-    """
-    if shutil.which("go") is None:
-        raise Unavailable("an S3 server for tests is built with Go 1.24 or newer, and no go is on the PATH")
-    made(home() / "s3", digest(S3_SERVER.encode()), build_s3_server)
-    return home() / "s3" / "versitygw"
-
-
-def hdfs() -> str:
-    """The class path of an HDFS of one machine; fetched where it is missing.
-
-    Raises
-        Unavailable: there is no Maven, or no PySpark, whose jars have the rest.
-    """
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise Unavailable("an HDFS for tests needs PySpark, whose jars hold Hadoop's client")
-    spark(HDFS)
-    return os.pathsep.join([str(home() / HDFS.name / "*"), str(Path(pyspark.origin).parent / "jars" / "*")])
-
-
 def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
     """Make a folder whole or not at all, once for each recipe, whoever else wants it at the same time."""
     if recipe_of(folder) == recipe:
@@ -195,69 +153,16 @@ def _dependency(coordinate: str) -> str:
     )
 
 
-def build_s3_server(folder: Path) -> None:
-    """versitygw from its source, through Go's module proxy."""
-    say("versitygw, an S3 server (some minutes)")
-    run("go", "install", "-ldflags=-s -w", S3_SERVER, environment={"GOBIN": str(folder)})
-
-
 def compile_peers(folder: Path) -> None:
     """Our own Java classes against the jars of Kafka."""
     sources = [str(path) for path in sorted(SOURCES.glob("**/*.java"))]
     run(java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", str(home() / "kafka" / "*"), *sources)
 
 
-def broker_jar() -> Path:
-    """The jar with ``GovernedAssignor``, packaged by Maven from ``broker/`` of the source tree.
-
-    Raises
-        Unavailable: there is no Maven, or no source tree.
-    """
-    module = Path(__file__).parents[3] / "broker"
-    if not (module / "pom.xml").is_file():
-        raise Unavailable("the class for the brokers is built from broker/ of the source tree, which is not here")
-
-    def package(folder: Path) -> None:
-        say("the class for the brokers")
-        build = folder / "build"
-        shutil.copytree(module, build, ignore=shutil.ignore_patterns("target"))
-        run(maven(), "-q", "-B", "-f", str(build / "pom.xml"), "package")
-        shutil.copy(next(build.glob("target/*.jar")), folder / "apportion-broker.jar")
-        shutil.rmtree(build)
-
-    made(home() / "broker", stamp(module / "pom.xml", *sorted(module.glob("src/main/**/*.java"))), package)
-    return home() / "broker" / "apportion-broker.jar"
-
-
-def compile_program(source: Path, folder: Path, version: str = KAFKA[0], more: Sequence[Path] = ()) -> str:
-    """Compile one Java program of a test against a release of Apache Kafka; the class path to run it with.
-
-    Coordinator classes are nobody's interface: what moved or went after the release that the program is written for
-    is replaced in its text.
-    """
-    text = source.read_text(encoding="utf-8")
-    for old, new in MOVED.get(version, {}).items():
-        text = text.replace(old, new)
-    (folder / source.name).write_text(text, encoding="utf-8")
-    libraries = os.pathsep.join([*map(str, more), kafka(version)])
-    run(java("javac"), "-nowarn", "-proc:none", "-cp", libraries, "-d", str(folder), str(folder / source.name))
-    return f"{folder}{os.pathsep}{libraries}"
-
-
-MOVED = {
-    "4.4.0": {
-        "kafka.common.utils.LogContext": "kafka.common.utils.internals.LogContext",
-        ".withStaticMembers(group.staticMembers())": "",
-    }
-}
-"""Release -> text of our programs for the first release -> what it is there."""
-
-
-def run(*command: str, environment: Mapping[str, str] | None = None) -> None:
+def run(*command: str) -> None:
     """Run a command to its end, or raise with what it said last."""
-    variables = {**os.environ, **(environment or {})}
     with tempfile.TemporaryDirectory() as away:  # not among other people's pom.xml
-        process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away, env=variables)
+        process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away)
     if process.returncode:
         output = (process.stdout + process.stderr).strip()[-2000:]
         raise Unavailable(

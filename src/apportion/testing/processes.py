@@ -9,7 +9,7 @@ import signal
 import subprocess
 import weakref
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any
 
 LIVING: weakref.WeakSet[subprocess.Popen[Any]] = weakref.WeakSet()
 
@@ -21,20 +21,6 @@ def start(command: list[str], *, log: IO[Any] | int | None, **options: Any) -> s
     )
     LIVING.add(process)
     return process
-
-
-# The program has no input; who reads ours sees it end with our parent, whatever killed that, and ends us all.
-_UNTIL_THE_END_OF_INPUT: Final = """
-exec 3<&0
-"$@" </dev/null & child=$!
-(cat <&3 >/dev/null; kill -9 0) & watch=$!
-exec 3<&-
-wait $child; status=$?
-kill $watch
-exit $status
-"""
-HANGING: Final = ("sh", "-c", _UNTIL_THE_END_OF_INPUT, "sh")
-"""Before a command that ``start`` is given: it ends with its parent, though it does not read its standard input."""
 
 
 def end(process: subprocess.Popen[Any], *, how: int = signal.SIGTERM, patience_s: float = 20) -> None:
