@@ -108,13 +108,7 @@ ROOMS = {
     "governing": Room(("governing/",), ("tests/broker/test_governed_assignor.py", "tests/inputs/test_governed.py")),
     "server-side": Room(
         ("server_side/",),
-        (
-            "tests/assignors/test_broker_java.py",
-            "tests/assignors/test_number_order.py",
-            "tests/tasks/test_broker_sticky_java.py",
-            "tests/history/test_predicted_targets.py",
-            "tests/test_cases.py",
-        ),
+        ("tests/server_side", "tests/assignors/test_number_order.py", "tests/history/test_predicted_targets.py"),
     ),
     "pipeline": Room(("pipeline/", "tables/"), ("tests/pipeline", "tests/tables")),
     "spark": Room(("spark/location.py", "spark/folder.py", "spark/scratch.py"), ("tests/spark",)),

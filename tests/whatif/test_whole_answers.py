@@ -1,0 +1,202 @@
+"""Steps, rollouts and comparisons of groups of every kind, and each refusal, whole: what changes is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.written_down import as_written
+from tests.whatif.test_whatif import RAW
+
+import apportion
+from apportion import comparison, planning, rollouts, whatif
+from apportion.errors import ApportionError
+from apportion.model.group import Group
+from apportion.model.group_json import read_group
+from apportion.model.plan import Plan
+from apportion.testing.groups import Kinds, many_groups
+
+WRITTEN = Path(__file__).parent / "whole_answers.json"
+STREAMS: dict[str, Any] = {
+    "group": "app",
+    "topics": {"t": 6, "u": 6},
+    "members": {
+        f"c-{i}": {
+            "topics": ["t", "u"], "client_id": f"app-{i}", "owned": {"t": [i, i + 3], "u": [i, i + 3]}, "generation": 5,
+            "standby": {"t": [(i + 1) % 6]}, "recovery_lag": {"t": [{"partition": (i + 1) % 6, "lag": 40 * i}]},
+        }
+        for i in range(3)
+    },
+}  # fmt: skip
+
+
+def brief(plan: Plan) -> dict[str, Any]:
+    """Owners of a plan, what it withholds, and what it is worth."""
+    withheld = np.flatnonzero(plan.withheld).tolist()
+    return {"owner": plan.owner.tolist(), "withheld": withheld, "measures": plan.measures, "proof": plan.proof}
+
+
+def drawn(seed: int) -> tuple[Group, list[str]]:
+    """A group and steps that may be taken with it, one after the other."""
+    kinds = Kinds(capacities=True)
+    large = (raw for raw in many_groups(9, seed=seed, kinds=kinds) if len(raw["members"]) > 2 and raw["topics"])
+    group = read_group(next(large))
+    draw, topic, second = Random(seed), group.topics[-1], group.members[1]
+    numbers = group.number[group.partitions(group.T - 1)].tolist()
+    size = max(numbers, default=-1) + 1
+    steps = [f"grow {topic}:{size + 3}", "join 2", f"leave {group.members[0]}", f"lag {topic}:{size + 2}=700", "join"]
+    steps += [
+        f"join 1 like {second}",
+        f"capacity {second}=3",
+        *([f"lose-rack {group.racks.names[0]}"] if group.racks and group.racks.names else []),
+    ]
+    return group, draw.sample(steps, len(steps))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_steps_are_planned_as_was_written_down(seed: int) -> None:
+    group, steps = drawn(seed)
+    answers: list[Any] = []
+    for name in ("cooperative-sticky", "lag-aware", "range"):
+        for step in steps:
+            try:
+                ((_, planned),) = whatif.what_if(group, [step], name)
+                members = [*zip(planned.group.members, planned.group.capacity.tolist(), strict=True)]
+                answers.append([name, step, brief(planned), members])
+            except ApportionError as error:
+                answers.append([name, step, str(error)])
+    as_written(WRITTEN, f"steps {seed}", answers)
+
+
+@pytest.mark.parametrize("protocol", rollouts.PROTOCOLS)
+@pytest.mark.parametrize("static", [False, True])
+@pytest.mark.parametrize("restart_s", [10, 50])
+def test_rollouts_cost_what_was_written_down(protocol: Any, static: bool, restart_s: float) -> None:
+    answers: list[Any] = []
+    times = rollouts.Times(restart_s=restart_s, rebalance_s=2.5)
+    for seed in (20, 21) if static else (21, 22):
+        group, steps = drawn(seed)
+        more = ["rolling", "rolling 2", f"rolling {group.M}", f"scale {group.M + 2}", "scale 2"]
+        more.append(f"scale {group.M + 1} like {group.members[-1]}")
+        for step in [*more, *steps[:3]]:
+            try:
+                stages = rollouts.rollout(group, [step], protocol, static=static, times=times)
+            except ApportionError as error:
+                answers.append([step, str(error)])
+                continue
+            for stage in stages:
+                said = stage.to_dict()
+                still, movers = stage.still_s.tolist(), stage.movers.tolist()
+                answers.append({**said, "plan": stage.plan.owner.tolist(), "still": still, "movers": movers})
+            answers.append([rollouts.total_sentence(stages), rollouts.begins_and_ends(stages, times)])
+    as_written(WRITTEN, f"rollout {protocol} {static} {restart_s}", answers)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_comparisons_advise_what_was_written_down(seed: int) -> None:
+    answers: list[Any] = []
+    draw = Random(seed)
+    for raw in many_groups(4, seed=seed + 50, kinds=Kinds(capacities=seed % 2 == 0)):
+        for entries in raw["topics"].values():
+            for entry in entries if isinstance(entries, list) else ():
+                entry.update(lag=draw.choice((0, 3, 100, 5_000)))
+        for kind, running in ((None, None), ("classic", "lag-aware"), ("consumer", "uniform")):
+            compared = comparison.compare(
+                raw, kind=kind, running=running, settings={"max_skew": "3"} if seed == 3 else {}
+            )
+            said = compared.to_dict()
+            answers.append([kind, running, said["best"], said.get("failed"), comparison.advice(compared)])
+        answers.append([comparison.named(one) for one in comparison.every_plan(read_group(raw))])
+    as_written(WRITTEN, f"compared {seed}", answers)
+
+
+class Wrong:
+    """A strategy whose answer is no plan."""
+
+    name, goals = "wrong", ()
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def assign(self, group: Group) -> Any:
+        """What it was made with."""
+        return self.answer
+
+
+GROUP = read_group(RAW)
+REFUSED: dict[str, Callable[[], object]] = {
+    **{
+        f"step {step!r}": (lambda step=step: whatif.change(GROUP, step))
+        for step in (
+            "", "jump", "join x", "join 0", "join 100001", "join 1_0", "join 1 like nobody", "join 1 like c", "grow u",
+            "grow u:", "grow u:4", "grow t:4", "grow v:3", "grow u:1000000000", "lag t:0", "lag t=1", "lag t:1=1",
+            "lag w:1=1", "lag t:0=-1", "lag t:0=9223372036854775808", "lag t:x=1", "leave", "leave nobody", "leave c",
+            "lose-rack", "lose-rack q", "capacity x", "capacity x=0", "capacity x=1000000000", "capacity q=1",
+            "capacity x=y", "join " + "9" * 70,
+        )
+    },
+    "leave the last": lambda: whatif.leave(read_group({**RAW, "members": {"a": {"topics": ["t"]}}}), "a"),
+    "a text of steps": lambda: whatif.what_if(RAW, "join 2"),
+    "no strategies": lambda: comparison.compare(RAW, "range"),  # type: ignore[arg-type]
+    "a strategy's letters": lambda: comparison.compare(RAW, 5),  # type: ignore[arg-type]
+    "no such strategy": lambda: comparison.compare(RAW, ["stiky"]),
+    "no such setting": lambda: comparison.compare(RAW, ["range", "lag-aware"], settings={"max_skw": "1"}),
+    "nobody plans": lambda: comparison.compare(RAW, [Wrong(None), Wrong(3)]),  # type: ignore[list-item]
+    "a class": lambda: planning.plan(RAW, apportion.Range),  # type: ignore[arg-type]
+    "a number": lambda: planning.plan(RAW, 5),  # type: ignore[arg-type]
+    "settings beside": lambda: planning.plan(RAW, apportion.LagAware(), {"max_skew": 2, "by": "lag"}),
+    "no array": lambda: planning.plan(RAW, Wrong(None)),  # type: ignore[arg-type]
+    "floats": lambda: planning.plan(RAW, Wrong(np.zeros(6))),  # type: ignore[arg-type]
+    "too short": lambda: planning.plan(RAW, Wrong(np.zeros(5, dtype=np.int64))),  # type: ignore[arg-type]
+    "no member": lambda: planning.plan(RAW, Wrong(np.array([0, 1, 2, 3, 0, -1]))),  # type: ignore[arg-type]
+    "below nobody": lambda: planning.plan(RAW, Wrong(np.array([0, 1, 2, -2, 0, -1]))),  # type: ignore[arg-type]
+    "not wanted": lambda: planning.plan(RAW, Wrong(np.array([0, 0, 0, 1, 2, -1]))),  # type: ignore[arg-type]
+    **{
+        f"rollout {step} {protocol} {assignor}": (
+            lambda step=step, protocol=protocol, assignor=assignor: rollouts.rollout(GROUP, [step], protocol, assignor)
+        )
+        for step, protocol, assignor in (
+            ("rolling 0", "eager", None), ("rolling x", "eager", None), ("scale 3", "eager", None),
+            ("scale 0", "eager", None), ("scale 100001", "eager", None),
+            ("scale 9999999999", "eager", None), ("scale", "eager", None), ("rolling", "consumer", "sticky"),
+            ("rolling", "eager", "cooperative-sticky"), ("rolling", "eager", "broker-range"),
+            ("rolling", "cooperative", "broker-uniform"), ("rolling", "nothing", None),
+            ("scale 5 like q", "eager", None),
+        )
+    },
+}  # fmt: skip
+
+
+def test_each_refusal_is_the_sentence_that_was_written_down() -> None:
+    sentences = {}
+    for name, refused in REFUSED.items():
+        with pytest.raises(ApportionError) as error:
+            refused()
+        sentences[name] = str(error.value)
+    as_written(WRITTEN, "refused", sentences)
+
+
+def test_bounds_are_within_what_may_be_asked() -> None:
+    assert whatif.join(GROUP, 100_000).M == 100_003
+    assert whatif.change(GROUP, "join").members.count("join-1") == 1
+    assert whatif.change(GROUP, "lag t:0=9223372036854775807").lag[0] == 2**63 - 1
+    assert whatif.change(GROUP, " grow u:5 ").P == 7
+    assert whatif.change(GROUP, "capacity x=1").capacity.tolist() == [1, 1, 1]
+    assert len(rollouts.rollout(GROUP, ["rolling 3"])) == len(rollouts.rollout(GROUP, ["rolling 3"], "eager")) == 3
+    assert whatif.last_replicas(GROUP, "b") == {"t": [3]}
+    assert whatif.last_replicas(GROUP, "q") == {}
+
+
+def test_rounds_of_a_strategy_that_restores_state_are_one_plan() -> None:
+    answers: list[Any] = []
+    for step in ("join 1", "leave c-0", "join 2"):
+        ((_, planned),) = whatif.what_if(STREAMS, [step], "streams")
+        answers.append([step, brief(planned)])
+        first = planning.plan(whatif.change(read_group(STREAMS), step), "streams")
+        answers.append([brief(one) for one in whatif.rounds(first, apportion.find("streams"))])
+        assert whatif.whole([first]) is first
+    as_written(WRITTEN, "rounds", answers)
