@@ -52,10 +52,15 @@ class FactRule:
 
     def of(self, member: Mapping[str, Any]) -> int | None:
         """The fact of a member of group.json; None where the rule is not about it."""
-        match = self.pattern.fullmatch(str(member.get(self.by) or ""))
-        if match is None:
-            return None
-        return self.value if self.value is not None else int(match[1])
+        whole = str(member.get(self.by) or "")
+        match = self.pattern.fullmatch(whole)
+        if match is None or self.value is not None:
+            return None if match is None else self.value
+        number = match[1] or ""
+        if not (number.isascii() and number.removeprefix("-").isdecimal() and len(number) < 20):
+            found = f"{number!r} in {self.by} {whole!r}"
+            raise BadInput(f"fact {self.fact}", found, "brackets that find a whole number, or a value")
+        return int(number)
 
 
 @dataclass(frozen=True)
@@ -108,12 +113,16 @@ def read_rules(path: str) -> tuple[GroupRule, ...]:
 
 def _rule(where: str, entry: Any) -> GroupRule:
     known = {"name", "pattern", "assignor", "settings", "facts", "acting", "convert"}
-    if not isinstance(entry, dict) or entry.keys() - known or ("name" in entry) == ("pattern" in entry):
+    entry = _table(where, entry)
+    if entry.keys() - known or ("name" in entry) == ("pattern" in entry):
         raise BadInput(where, ", ".join(entry), "name or pattern, assignor, and settings and facts where wanted")
+    if not isinstance(entry.get("name", ""), str):
+        raise BadInput(f"{where}.name", repr(entry["name"]), "a group's name")
     pattern = (
         _pattern(f"{where}.pattern", entry["pattern"]) if "pattern" in entry else re.compile(re.escape(entry["name"]))
     )
-    assignor = strategy_of(entry.get("assignor", "cooperative-sticky"), entry.get("settings"))
+    settings = _table(f"{where}.settings", entry.get("settings", {}))
+    assignor = strategy_of(entry.get("assignor", "cooperative-sticky"), settings)
     facts = entry.get("facts", [])
     if not isinstance(facts, list):
         raise BadInput(f"{where}.facts", str(facts), "[[group.facts]] entries")
@@ -125,8 +134,9 @@ def _rule(where: str, entry: Any) -> GroupRule:
 
 
 def _fact(where: str, entry: Any) -> FactRule:
+    entry = _table(where, entry)
     by = [name for name in IDS if name in entry]
-    if not isinstance(entry, dict) or len(by) != 1 or entry.keys() - {"fact", "value", *IDS} or "fact" not in entry:
+    if len(by) != 1 or entry.keys() - {"fact", "value", *IDS} or "fact" not in entry:
         raise BadInput(where, ", ".join(entry), "fact, client_id or instance_id, and value")
     pattern, value = _pattern(f"{where}.{by[0]}", entry[by[0]]), entry.get("value")
     if value is not None and type(value) is not int:
@@ -134,6 +144,12 @@ def _fact(where: str, entry: Any) -> FactRule:
     if value is None and not pattern.groups:
         raise BadInput(f"{where}.{by[0]}", pattern.pattern, "a value, or brackets that find the number")
     return FactRule(str(entry["fact"]), by[0], pattern, value)
+
+
+def _table(where: str, given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        raise BadInput(where, repr(given), "a table")
+    return given
 
 
 def _pattern(where: str, text: Any) -> re.Pattern[str]:
