@@ -150,6 +150,7 @@ def rollout(
     settings: Mapping[str, Any] | None = None,
     *,
     static: bool = False,
+    by_host: bool = False,
     times: Times = Times(),
 ) -> list[Stage]:
     """All that the steps bring, one after the other; each finds the group as the one before left it.
@@ -160,16 +161,18 @@ def rollout(
         A strategy or its name; None: Kafka's usual one for the protocol.
     static
         Members come back under instance ids; those that have none get their member id as one.
+    by_host
+        ``rolling N`` restarts the members of N hosts at a time, as the threads of N processes.
     >>> three = {"topics": {"t": 6}, "members": {m: {"topics": ["t"]} for m in "abc"}}
     >>> [(stage.step, stage.plan.measures["load_max"]) for stage in rollout(three, ["scale 2"])]
     [('scale to 2', 3)]
     """
-    return list(walk(group, steps, protocol, assignor, settings, static=static, times=times))
+    return list(walk(group, steps, protocol, assignor, settings, static=static, by_host=by_host, times=times))
 
 
 def walk(
     group: GroupLike, steps: Iterable[str], protocol: Protocol, assignor: str | Assignor | None,
-    settings: Mapping[str, Any] | None, *, static: bool, times: Times,
+    settings: Mapping[str, Any] | None, *, static: bool, by_host: bool = False, times: Times,
 ) -> Iterator[Stage]:  # fmt: skip
     """The stages of ``rollout`` one by one, as each is planned."""
     group, steps = group_of(group), whatif.texts(steps)
@@ -178,6 +181,12 @@ def walk(
         group = with_instance_ids(group)
     for step in steps:
         verb, _, argument = step.strip().partition(" ")
+        if verb == "leave" and by_host and argument.strip() in group.hosts:
+            gone = tuple(m for m, host in zip(group.members, group.hosts, strict=True) if host == argument.strip())
+            for stage in follow(group, [MembershipChange(step, leave=gone)], strategy, protocol, times):
+                yield stage
+                group = whatif.settled(stage.plan)
+            continue
         if verb not in _VERBS:
             stage = _stage(step, group, whatif.change(group, step), strategy, protocol, times, 0.0)
             if verb == "lose-rack":
@@ -187,7 +196,10 @@ def walk(
             continue
         number, _, like = argument.partition(" like ")
         size = _number(verb, number or ("1" if verb == "rolling" else ""))
-        changes = rolling(group, size, static, times) if verb == "rolling" else scale(group, size, static, like or None)
+        if verb == "rolling":
+            changes: Iterable[MembershipChange] = rolling(group, size, static, times, by_host)
+        else:
+            changes = scale(group, size, static, like or None)
         for stage in follow(group, changes, strategy, protocol, times):
             yield stage
             group = whatif.settled(stage.plan)
@@ -224,16 +236,19 @@ def with_instance_ids(group: Group) -> Group:
     return build(raw)
 
 
-def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[MembershipChange]:
+def rolling(group: Group, n: int, static: bool, times: Times, by_host: bool = False) -> Iterator[MembershipChange]:
     """All members restart, n at a time in member order; those with an instance id come back under it.
 
     static
         Members without an instance id come back under their member id.
+    by_host
+        All members of a host restart together, n hosts at a time.
     """
     if not 1 <= n <= whatif.MOST_MEMBERS:
         raise BadInput("rolling", str(n), f"how many members restart at a time, from 1 to {whatif.MOST_MEMBERS}")
     fields = group_to_dict(group)["members"]
-    batches = [group.members[i : i + n] for i in range(0, group.M, n)]
+    units = _by_host(group) if by_host else [[member] for member in group.members]
+    batches = [[member for unit in units[i : i + n] for member in unit] for i in range(0, len(units), n)]
     for i, batch in enumerate(batches):
         which = f"rolling {i + 1} of {len(batches)}"
         named = tuple(m for m in batch if static or fields[m].get("instance_id"))
@@ -251,6 +266,15 @@ def rolling(group: Group, n: int, static: bool, times: Times) -> Iterator[Member
         comers = {m if m in silent else _reborn(group, m, i): _bare(fields[m]) for m in batch if m not in back_in_time}
         if comers:
             yield MembershipChange(f"{which}: {some_of([m for m in batch if m not in back_in_time])} back", join=comers)
+
+
+def _by_host(group: Group) -> list[list[str]]:
+    """Members gathered by host, in the order of each host's first; one without a host is alone."""
+    units: dict[tuple[str, str], list[str]] = {}
+    hosts = group.hosts or (None,) * group.M
+    for member, host in zip(group.members, hosts, strict=True):
+        units.setdefault(("host", host) if host else ("member", member), []).append(member)
+    return list(units.values())
 
 
 def scale(group: Group, n: int, static: bool, like: str | None = None) -> list[MembershipChange]:

@@ -11,14 +11,19 @@ from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, amount, one_of, settings_of
 
 if TYPE_CHECKING:
+    from apportion.assignors import Assignor
     from apportion.history.group_history import GroupHistory
+    from apportion.inputs.described_group import Observed
+    from apportion.model.group import Group
+    from apportion.rollouts import Protocol
 
 DETAILS = (
     "Steps may be given in any order and as often as needed; they happen in that order. Between two steps the group\n"
     "settles: each step finds the assignment that the one before ended in. --rolling and --scale show all generations\n"
     "of a rollout: what members that stay must let go, lose and read anew, and how long partitions stand still.\n"
     "A streams group of a dump or of tables takes --join and --leave, and its tasks are planned: by streams and by\n"
-    "broker-sticky, the broker's own task assignor, with no, one and two standbys each, or as -A says."
+    "broker-sticky, the broker's own task assignor, with no, one and two standbys each, or as -A says. --rolling\n"
+    "restarts its processes; under broker-sticky and with the standbys that the group asks for, or as -A says."
 )
 EXAMPLES = (
     ("a member leaves, then two come", "apportion what-if group.json --leave consumer-2-91aa --join 2"),
@@ -90,7 +95,6 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan step by step, and show what each does."""
     from apportion import rollouts
-    from apportion.assignors import find
     from apportion.history.records import STREAMS
 
     texts = getattr(args, "steps", None)
@@ -101,16 +105,15 @@ def run(args: argparse.Namespace) -> int:
         texts = _like(texts, args.like)
     observed = source.one(args)
     tasks = source.history(args, observed.name) if observed.kind == STREAMS else None
-    if tasks is not None:
-        return _of_tasks(tasks, texts, args)
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
-    name = args.assignor or (None if args.protocol else "cooperative-sticky")
-    protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
+    if tasks is not None and not shown:
+        return _of_tasks(tasks, texts, args)
+    group, strategy, protocol, told = _planned_under(observed, tasks, texts, args)
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
     stages = []
     with progress.slow("planning each step") as begin:
         for stage in rollouts.walk(
-            observed.group, texts, protocol, name, settings_of(args), static=args.static, times=times
+            group, texts, protocol, strategy, None, static=args.static, by_host=tasks is not None, times=times
         ):  # fmt: skip
             stages.append(stage)
             begin(f"planned {stage.step}")
@@ -119,20 +122,40 @@ def run(args: argparse.Namespace) -> int:
     elif args.output == "html":
         from apportion.report import rollouts as pictures
 
-        emit_page([pictures.page_data(observed, observed.group, stages, times)], source.input_name(args))
+        emit_page([pictures.page_data(observed, group, stages, times)], source.input_name(args))
     elif shown:
         from apportion.report import rollouts as pictures
 
-        notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *source.assumptions(observed)]
+        notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *told]
         emit_tables([pictures.table(stages)], args.output, notes)
     else:
         from apportion.report import comparing
         from apportion.report import rollouts as pictures
 
         planned = [(stage.step, stage.plan) for stage in stages]
-        notes = [*comparing.step_notes(planned), *pictures.changes_in_words(stages), *source.assumptions(observed)]
-        emit_tables([comparing.steps(observed.group, planned)], args.output, notes)
+        notes = [*comparing.step_notes(planned), *pictures.changes_in_words(stages), *told]
+        emit_tables([comparing.steps(group, planned)], args.output, notes)
     return 0
+
+
+def _planned_under(
+    observed: Observed, tasks: GroupHistory | None, steps: Sequence[str], args: argparse.Namespace
+) -> tuple[Group, Assignor, Protocol, Sequence[str]]:
+    """The group as it is planned, by which strategy, under which protocol, and what to say of that."""
+    from apportion import rollouts
+    from apportion.assignors import find
+
+    if tasks is None:
+        name = args.assignor or (None if args.protocol else "cooperative-sticky")
+        protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
+        strategy = rollouts.strategy_for(protocol, name, settings_of(args))
+        return observed.group, strategy, protocol, source.assumptions(observed)
+    from apportion.history.task_group import task_group
+
+    _refuse_for_tasks(tasks, steps, args, ("join", "leave", "rolling", "scale"))
+    of_tasks = task_group(tasks.name, tasks.folded.generations)
+    strategy = of_tasks.strategy(args.assignor, settings_of(args))
+    return of_tasks.group, strategy, rollouts.protocol_of(strategy), of_tasks.sentences()
 
 
 def _like(steps: Sequence[str], member: str) -> list[str]:
@@ -142,19 +165,28 @@ def _like(steps: Sequence[str], member: str) -> list[str]:
     return [f"{text} like {member}" if text.partition(" ")[0] in ("join", "scale") else text for text in steps]
 
 
+def _refuse_for_tasks(
+    group: GroupHistory, steps: Sequence[str], args: argparse.Namespace, known: Sequence[str]
+) -> None:
+    """Refuse what has no meaning where tasks move whole."""
+    verbs = {text.partition(" ")[0] for text in steps} - set(known)
+    verbs |= {"like"} if args.like is not None else set()
+    if verbs or args.protocol is not None:
+        asked = f"--{min(verbs)}" if verbs else "--protocol"
+        sentence = f"{asked} has no meaning for {group.name!r}, a streams group, whose tasks move whole"
+        needed = "give --join N, --leave NAME (a process or a member), --rolling or --scale"
+        raise Usage("apportion what-if", f"{sentence}: {needed}")
+
+
 def _of_tasks(group: GroupHistory, steps: Sequence[str], args: argparse.Namespace) -> int:
     """A streams group's steps, under the assignor that is asked for or all that give tasks."""
     from apportion.report import task_steps
 
-    verbs = {text.partition(" ")[0] for text in steps} - {"join", "leave"}
-    verbs |= {"like"} if args.like is not None else set()
-    if verbs or args.static or args.protocol is not None:
-        asked = f"--{min(verbs)}" if verbs else "--static" if args.static else "--protocol"
-        sentence = f"{asked} has no meaning for {group.name!r}, a streams group, whose tasks move whole"
-        raise Usage("apportion what-if", f"{sentence}: give --join N or --leave NAME (a process or a member)")
+    _refuse_for_tasks(group, steps, args, ("join", "leave"))
     if args.output == "html":
         raise Usage(
-            "apportion what-if", "a streams group's steps have no page: take -o table, wide, json, ndjson or csv"
+            "apportion what-if",
+            "these steps of a streams group have no page: take -o table, wide, json, ndjson or csv, or --rolling",
         )
     stages = group.what_if_tasks(steps, args.assignor, settings_of(args))
     if args.output == "json":

@@ -79,8 +79,11 @@ def task_strategy(name: str, settings: Mapping[str, str]) -> Assignor | BrokerSt
     Raises
         UnknownName, BadInput: no such name or setting; a value that is none.
     """
-    if name != BrokerSticky.name:
-        return find(name, settings)
+    return broker_sticky(settings) if name == BrokerSticky.name else find(name, settings)
+
+
+def broker_sticky(settings: Mapping[str, str]) -> BrokerSticky:
+    """The broker's with these settings; ``BadInput`` for one that it does not have, or a value that is none."""
     unknown = sorted(set(settings) - {"num_standby_replicas"})
     if unknown:
         raise BadInput(f"settings.{unknown[0]}", "a setting that broker-sticky does not know", "num_standby_replicas")

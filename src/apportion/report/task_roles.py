@@ -31,12 +31,12 @@ def notes(plan: Plan) -> list[str]:
         return []
     sentences = []
     for role, text in (("standby", "Standbys"), ("warmup", "Warm-ups, restored before their tasks move there")):
-        held = {member: names for hands in tasks[role].values() for member, names in hands.items() if names}
+        held = {member: names for hands in tasks.get(role, {}).values() for member, names in hands.items() if names}
         if held:
             number = sum(map(len, held.values()))
             each = "; ".join(f"{member}: {', '.join(names)}" for member, names in held.items())
             sentences.append(f"{text} ({number:,}): {shorten(each, _LONGEST)}.")
-    if tasks["next_probing_rebalance_ms"] is not None:
+    if tasks.get("next_probing_rebalance_ms") is not None:
         minutes = tasks["next_probing_rebalance_ms"] / 60_000
         sentences.append(f"Some tasks move once their state is restored: the group looks again in {minutes:g} minutes.")
     return sentences
@@ -50,6 +50,8 @@ def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:
     warmups = sum(plan.measures.get("warmups", 0) for plan in plans)
     rounds = sum(plan.answer.extra.get("rounds", 1) for plan in plans)
     taken = f"{count(warmups, 'warm-up')} in {count(rounds, 'rebalance')}"
+    if not warmups and rounds == len(plans):
+        return notes(plans[-1])
     sentences = [f"{taken}: a task moves once its state is restored, and the group looks again until none waits."]
     waiting = [step for step, plan in planned if plan.answer.waits]
     if waiting:
