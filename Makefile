@@ -64,6 +64,7 @@ thorough: setup ## the bounded tests at their full sizes, for hours; what came o
 
 golden: $(STAMP) ## write the outputs that tests hold as files anew; git diff shows what changed
 	@$(PY) -m tests.cli.test_transcripts
+	@$(PY) -m tests.report.test_golden
 	@$(PY) -m tests.serve.test_golden
 	@APPORTION_WRITE=1 $(PY) -m pytest -q $$(grep -l as_written -r tests --include='test_*.py')
 

@@ -24,6 +24,7 @@ from apportion.model.group_json import MOST_PARTITIONS, GroupLike, group_of, gro
 from apportion.model.plan import Later, Plan
 from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan, strategy_of
+from apportion.wording import count
 
 MOST_MEMBERS: Final = 100_000
 """That one step may add: a slip of the finger must not exhaust the memory."""
@@ -66,7 +67,7 @@ def grow(group: Group, topic: str, n: int) -> Group:
     numbers = group.number[of_topic]
     old = int(numbers.max()) + 1 if len(numbers) else 0
     if not old < n:
-        raise BadInput(f"grow {topic}", f"{n} partitions", f"more than the {old} there are: a topic never shrinks")
+        raise BadInput(f"grow {topic}", count(n, "partition"), f"more than the {old} there are: a topic never shrinks")
     if n - old + group.P > MOST_PARTITIONS:
         raise BadInput(f"grow {topic}", f"{n} partitions", f"at most {MOST_PARTITIONS:,} in the whole group")
     if (grown := edits.with_partitions(group, group.topics.index(topic), np.arange(old, n))) is not None:

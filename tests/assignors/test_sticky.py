@@ -296,7 +296,7 @@ def test_the_explanation_of_a_chain_of_moves_gives_prices() -> None:
         },
     }
     lines = plan(raw).explain()
-    assert lines[0].startswith("balance: optimal. Members hold 2 to 2 partitions, squares 12: ")
+    assert lines[0].startswith("balance: optimal. Members hold 2 partitions each, squares 12: ")
     assert lines[1].startswith("moves: optimal. 2 of 6 standing claims move: the prices below")
     assert lines[-3:] == ["  10: C", "  11: B", "  12: A"], (
         "a move costs 1: handing on from A by B to C saves nothing more"

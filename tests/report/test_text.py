@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 
-from apportion.report.text import TextTable, fitted, fold, printable, render, to_csv
+from apportion.report.text import TextTable, cell_width, fitted, fold, printable, render, to_csv
 from apportion.wording import partitions_in_words, shorten
 
 TABLE = TextTable(("NAME", "LAG", "NOTE"), [("a", 5, None), ("日本", 1200, "x\ny"), ("e\u0301", None, "z")])
@@ -75,3 +75,9 @@ def test_a_table_fits_a_narrow_terminal_by_cutting_long_names_alone() -> None:
     assert fitted(table, 200) == table
     # What cannot be cut is left: a line too long is better than a number that is not there.
     assert "123456789" in render(fitted(table, 5))
+
+
+def test_wide_letters_are_cut_by_the_places_that_they_take() -> None:
+    table = TextTable(("NAME", "NOTE"), [("注文" * 20, "注" * 40), ("b", "é" * 50)])
+    for places in (30, 41, 60):
+        assert max(map(cell_width, render(fitted(table, places)).splitlines())) <= places

@@ -280,6 +280,3 @@ def share(name: str, members: Mapping[str, Owned]) -> DescribedGroup:
 def offsets(topic: str, *committed: int) -> dict[tuple[str, int], int]:
     """What is committed of a topic's first partitions; below zero nothing."""
     return {(topic, p): offset for p, offset in enumerate(committed) if offset >= 0}
-
-
-Scene = Callable[[pytest.MonkeyPatch], str]

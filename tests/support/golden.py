@@ -1,11 +1,33 @@
-"""What a page carries, a field a line, as tests hold it: ``make golden`` writes such files anew."""
+"""Whole outputs as files: what a page carries, a field a line; and scenes, which ``make golden`` writes anew.
+
+A scene is a function whose text ``golden/NAME.txt`` beside it holds, to the last letter.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import pytest
+
+Scene = Callable[[pytest.MonkeyPatch], str]
+
+
+def hold(folder: Path, name: str, scene: Scene, patch: pytest.MonkeyPatch) -> None:
+    """Play a scene: it must give what its file holds."""
+    held = (folder / f"{name}.txt").read_text(encoding="utf-8")
+    assert scene(patch) == held, f"golden/{name}.txt: if this is meant, write all of them anew: make golden"
+
+
+def write(folder: Path, scenes: Mapping[str, Scene], names: Sequence[str]) -> None:
+    """All files anew, or those of these names."""
+    folder.mkdir(exist_ok=True)
+    for name in names or scenes:
+        with pytest.MonkeyPatch.context() as patch:
+            (folder / f"{name}.txt").write_text(scenes[name](patch), encoding="utf-8")
 
 
 def of_page(text: str) -> str:

@@ -166,7 +166,7 @@ def in_a_sentence(whole: LagTime) -> str:
         never = ", but some member never catches up" if whole.in_words == SHRINKING else ", never gone"
         ends = never if math.isinf(whole.catch_up_s) else f", gone in {whole.catch_up_s:,.0f} s"
         ends += " at this pace"
-    return f"{whole.lag or 0:,} messages behind, {whole.in_words}{ends}{oldest if whole.lag else ''}."
+    return f"{count(whole.lag or 0, 'message')} behind, {whole.in_words}{ends}{oldest if whole.lag else ''}."
 
 
 def age_in_words(age: Age) -> str:

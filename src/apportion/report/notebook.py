@@ -18,6 +18,7 @@ from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.report.comparing import comparison_table
 from apportion.report.text import printable
+from apportion.wording import count as counted
 
 MOST_ROWS: Final = 50
 MOST_NAMES: Final = 12
@@ -40,7 +41,7 @@ def plan_to_html(plan: Plan) -> str:
         (member, str(sum(map(len, topics.values()))), _some(f"{t}({_ids(ids)})" for t, ids in topics.items()))
         for member, topics in plan.assignment.items()
     )
-    caption = f"{plan.assignor}: {plan.measures['moves']} moves; {shown}"
+    caption = f"{plan.assignor}: {counted(plan.measures['moves'], 'move')}; {shown}"
     return _table(caption, ("member", "#partitions", "assignment"), rows, len(plan.assignment))
 
 

@@ -48,7 +48,7 @@ def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
     predictions = [stage.plan.answer.extra.get("prediction") for stage in stages]
     shape = sum(prediction == "shape" for prediction in predictions)
     if shape:
-        steps = f"{shape} of {len(stages)} steps"
+        steps = f"{shape} of {count(len(stages), 'step')}"
         sentences.append(f"In {steps} the broker may give other partitions than shown; loads and "
                          "the number of moves are its own where all members want the same.")  # fmt: skip
     return sentences + task_roles.step_notes([(stage.step, stage.plan) for stage in stages])

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TextIO
 
-from apportion.wording import shorten
-
 Cell = str | int | float | None
 """None is what is not known; it shows as Kafka's ``-``."""
 
@@ -133,11 +131,13 @@ def fitted(table: TextTable, places: int) -> TextTable:
         room[max(loose, key=lambda i: room[i])] -= 1
     if room == widths:
         return table
-    cut = [i for i in range(len(room)) if room[i] < widths[i]]
+    long = [i for i in range(len(room)) if room[i] < widths[i]]
     # Names differ at either end; the last column mostly holds words, which begin with what matters.
-    how = [_middle] * (len(room) - 1) + [shorten]
-    rows = [tuple(how[i](printable(_shown(c)), room[i]) if i in cut and c is not None else c for i, c in enumerate(row))
-            for row in table.rows]  # fmt: skip
+    how = [_middle] * (len(room) - 1) + [cut]
+    rows = [
+        tuple(how[i](printable(_shown(c)), room[i]) if i in long and c is not None else c for i, c in enumerate(row))
+        for row in table.rows
+    ]
     return TextTable(table.columns, rows, table.title, table.extra)
 
 
@@ -146,7 +146,22 @@ def _middle(text: str, places: int) -> str:
     if cell_width(text) <= places:
         return text
     tail = (places - 3) // 3
-    return text[: places - 3 - tail] + "..." + text[len(text) - tail :]
+    return _beginning(text, places - 3 - tail) + "..." + _beginning(text[::-1], tail)[::-1]
+
+
+def cut(text: str, places: int) -> str:
+    """The text with its end left out where it takes more places of a terminal."""
+    return text if cell_width(text) <= places else _beginning(text, max(places - 3, 0)) + "..."
+
+
+def _beginning(text: str, places: int) -> str:
+    """As much of a text as so many places hold; a letter may take two of them, or none."""
+    taken = 0
+    for i, letter in enumerate(text):
+        taken += _places(letter)
+        if taken > places:
+            return text[:i]
+    return text
 
 
 def fold(sentence: str, width: int) -> str:

@@ -11,8 +11,8 @@ from apportion.arrays import NOBODY
 from apportion.model.measures import lag_held, loads
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
-from apportion.report.text import cell_width, printable
-from apportion.wording import count, shorten, some_of
+from apportion.report.text import cell_width, cut, printable
+from apportion.wording import count, some_of
 
 BAR: Final = 30
 MOST_CHANGES: Final = 8
@@ -52,7 +52,7 @@ class View:
         lines += ["", "Changes since the first look:", *(self.changes or ["none"])]
         if height is not None and len(lines) > height - 1:
             lines = [*lines[: height - 2], f"... {len(lines) - height + 2} more lines"]
-        return "".join(_cut(printable(line), width) + "\n" for line in lines)
+        return "".join(cut(printable(line), width) + "\n" for line in lines)
 
     def _trend(self) -> str:
         now = self.standing.total_lag if self.standing is not None else None
@@ -74,7 +74,7 @@ def bars(standing: ShownGroup, width: int) -> list[str]:
     for m, name in enumerate(names):
         filled = round(BAR * lag[m] / most) if lag[m] else 0
         bar = "#" * max(filled, 1 if lag[m] else 0)
-        short = shorten(name, room)
+        short = cut(name, room)
         pad = " " * (room - cell_width(short))
         lines.append(f"{short}{pad}  {bar:<{BAR}}  {lag[m]:>13,}  {count(held[m], 'partition')}")
     return lines
@@ -116,10 +116,6 @@ def _owners(standing: ShownGroup) -> Owners:
 def _labels(standing: ShownGroup, members: set[str]) -> list[str]:
     group = standing.group
     return sorted(member_labels(group, [m for m, member in enumerate(group.members) if member in members]))
-
-
-def _cut(line: str, width: int) -> str:
-    return shorten(line, width) if cell_width(line) > width else line
 
 
 def _clock(at: float) -> str:

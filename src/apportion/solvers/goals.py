@@ -67,7 +67,8 @@ class Balance(Goal):
     def words(self, measures: Measures) -> tuple[str, str]:
         """Least and most."""
         least, most = measures["load_min"], measures["load_max"]
-        value = f"Members hold {least} to {most} partitions, squares {measures['load_squares']}"
+        held = f"{least} to {most} partitions" if least < most else f"{count(least, 'partition')} each"
+        value = f"Members hold {held}, squares {measures['load_squares']}"
         if "load_cost" in measures:
             return f"{value}, over capacity {measures['load_cost']}", ""
         return value, "loads within one of each other cannot be fairer" if most - least <= 1 else ""
