@@ -15,7 +15,7 @@ from apportion.model.claims import STANDS
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.model.to_names import Assignment, owners_to_names
-from apportion.wording import some_of
+from apportion.wording import count, some_of
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def _compare(before: SeenGroup, now: SeenGroup) -> list[str]:
     if before.topics != now.topics or before.size != now.size:
         had, has = before.sizes(), now.sizes()
         changed = [t for t in sorted(had.keys() | has.keys()) if had.get(t, 0) != has.get(t, 0)]
-        reasons += [f"{t} has {has.get(t, 0)} partitions, had {had.get(t, 0)}" for t in changed[:3]]
+        reasons += [f"{t} has {count(has.get(t, 0), 'partition')}, had {had.get(t, 0):,}" for t in changed[:3]]
     return [reason for reason in reasons if reason]
 
 

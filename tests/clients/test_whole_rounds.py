@@ -1,0 +1,301 @@
+"""Rounds of groups of every kind, byte for byte, with the lines, records and memories they leave: all written down."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from random import Random
+from time import sleep
+from typing import Any
+
+import pytest
+from tests.support.written_down import as_written
+
+from apportion.clients.bridge import Bridge
+from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.lag_feed import LagFeed, folder_offsets
+from apportion.clients.member_bridge import JoiningMember
+from apportion.clients.options import Options
+from apportion.clients.rebalance import Causes, PlannedRebalance, SeenGroup
+from apportion.clients.task_bridge import TaskBridge
+from apportion.clients.topic_metadata import ClientMetadata, can_exist, describe_topics
+from apportion.clients.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum
+from apportion.errors import Unavailable
+from apportion.model.group_json import read_group
+from apportion.strategy.codec import with_facts
+from apportion.tasks.settings import TaskSettings
+from apportion.tasks.topology import Subtopology, Topology
+from apportion.wire.assignment import Assignment, read_assignment
+from apportion.wire.subscription import Subscription, write_subscription
+from apportion.wire.task_data import TaskMemory, read_orders, write_memory
+from apportion.wire.user_data import read_sticky
+
+from .metadata import Cluster as Listed
+from .metadata import Replica
+
+WRITTEN = Path(__file__).parent / "whole_rounds.json"
+SIZES = {"clicks": 5, "views": 3, "words": 4, "заказы": 2}
+
+
+class Cluster:
+    """Topics of these sizes, each partition in two racks of three."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self.sizes = sizes
+
+    def partitions(self, topic: str) -> range | None:
+        return range(self.sizes[topic]) if topic in self.sizes else None
+
+    def racks(self, topic: str) -> dict[int, list[str]]:
+        return {p: ["abc"[p % 3], "abc"[(p + 1) % 3]] for p in range(self.sizes[topic])}
+
+
+def without_time(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The lines that were logged, without how long the leader took."""
+    lines = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return [
+        line if " ms=" not in line else line[: line.index(" ms=")] + line[line.index(" foreign=") :] for line in lines
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["cooperative-sticky", "sticky", "lag-aware", "cooperative-failover", "sticky-stream-join"]
+)
+def test_rounds_of_a_group_are_those_written_down(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Members come, go, restart, change their topics; topics grow and appear; each keeps or gives up what it has."""
+    caplog.set_level(logging.INFO, "apportion.clients")
+    draw, answers, news = Random(name), list[Any](), list[PlannedRebalance]()
+    lag = {topic: {p: {"lag": draw.choice((0, 7, 900))} for p in range(9)} for topic in SIZES}
+    feed = LagFeed("g", lambda *_: lag, topics=SIZES)
+    feed.refresh()
+    bridges: dict[str, Bridge] = {}
+    wants: dict[str, list[str]] = {}
+    sizes, made = dict(SIZES), 0
+    for generation in range(1, 15):
+        if draw.random() < 0.5 or len(bridges) < 2:
+            made += 1
+            bridges[f"m{made}"] = Bridge(name, Options(
+                rack=draw.choice((None, "a", "b")), priority=draw.choice((None, 3)), capacity=draw.choice((1, 1, 2)),
+                on_plan=news.append, lag=feed if "lag" in name else None,
+            ))  # fmt: skip
+            wants[f"m{made}"] = draw.sample(list(SIZES), draw.randint(1, 4))
+        elif draw.random() < 0.4:
+            gone = draw.choice(list(bridges))
+            del bridges[gone], wants[gone]
+        if generation in (5, 9):
+            sizes["clicks"] += 2
+        if generation == 7:
+            wants[next(iter(wants))] = ["clicks", "unknown"]
+        keeps = bridges[next(iter(bridges))].cooperative
+        said = {who: bridge.subscription(wants[who], keeps=keeps) for who, bridge in bridges.items()}
+        joined = JoinedGroup(
+            list(said),
+            [f"i-{who}" if int(who[1:]) % 3 == 0 else None for who in said],
+            [write_subscription(one) for one in said.values()],
+        )
+        leader = bridges[draw.choice(list(bridges))]
+        given = leader.lead(joined, Cluster(sizes), "g", generation)
+        for who, bridge in bridges.items():
+            bridge.on_assignment(read_assignment(given[who]), generation, "g")
+        answers.append([
+            {who: [one.topics, one.owned, one.generation, (one.user_data or b"").hex()] for who, one in said.items()},
+            {who: given[who].hex() for who in sorted(given)},
+            without_time(caplog), [{**one.to_dict(), "ms": 0} for one in news], [one.assignment for one in news],
+        ])  # fmt: skip
+        news.clear()
+    as_written(WRITTEN, f"rounds {name}", answers)
+
+
+TOPOLOGY = Topology.of(Subtopology(("clicks", "views"), "joins"), Subtopology(("words",)))
+
+
+def test_rounds_of_a_task_group_are_those_written_down(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "apportion.clients")
+    draw, answers = Random(1), list[Any]()
+    settings = TaskSettings(num_standby_replicas=1, acceptable_recovery_lag=50, max_warmup_replicas=1)
+    bridges: dict[str, TaskBridge] = {}
+    for generation in range(1, 13):
+        if draw.random() < 0.6 or len(bridges) < 2:
+            bridges[f"m{generation}"] = TaskBridge(TOPOLOGY, settings, rack=draw.choice((None, "a", "b")))
+        elif draw.random() < 0.5:
+            del bridges[draw.choice(list(bridges))]
+        said: dict[str, Subscription] = {}
+        for n, (who, bridge) in enumerate(bridges.items()):
+            orders = bridge.orders
+            lag_of = {task: draw.choice((0, 30, 400)) for task in (*orders.standby, *orders.warmup)}
+            bridge.memory_now = TaskMemory(f"p{n // 2}", 0, orders.active, orders.standby, lag_of)
+            said[who] = bridge.subscription(["clicks", "views", "words"], keeps=True)
+        if generation == 5:
+            said["stranger"] = Subscription(("clicks",), None)
+            other = TaskBridge(Topology.of(Subtopology(("clicks", "views", "words"))), settings)
+            said["other"] = other.subscription(["clicks", "views", "words"], keeps=True)
+            said["cut"] = Subscription(("clicks", "views", "words"), b"\x00\x01", (("clicks", (0,)),), generation - 1)
+        members = [JoiningMember(who, None, one) for who, one in said.items()]
+        raws = [write_subscription(one) for one in said.values()]
+        leader = next(iter(bridges.values()))
+        given = leader.lead(JoinedGroup(list(said), [None] * len(said), raws), Cluster(SIZES), "g", generation)
+        assert {who: read_assignment(raw) for who, raw in given.items()} == leader.assign(
+            members, Cluster(SIZES), "g", generation
+        )
+        for who, bridge in bridges.items():
+            bridge.on_assignment(read_assignment(given[who]), generation, "g")
+        lines = [line if " ms=" not in line else line.partition(" ms=")[0] for line in caplog.messages]
+        caplog.clear()
+        answers.append([{who: [one.owned, (one.user_data or b"").hex()] for who, one in said.items()}, lines, {
+            who: [read_assignment(raw).partitions, vars_of(read_orders(read_assignment(raw).user_data))]
+            for who, raw in sorted(given.items())
+        }])  # fmt: skip
+    bridge = next(iter(bridges.values()))
+    rounds = bridge.rounds
+    strange = write_memory(TaskMemory("p"))
+    bridge.on_assignment(Assignment((), strange[:3]), 99, "g")
+    assert (bridge.rounds, bridge.orders.active) == (rounds + 1, ())
+    answers.append(caplog.messages)
+    as_written(WRITTEN, "task rounds", answers)
+
+
+def vars_of(orders: Any) -> list[Any]:
+    """Orders as JSON."""
+    return [getattr(orders, name) for name in type(orders).__dataclass_fields__]
+
+
+def seen(raw: dict[str, Any], withheld: bool = False) -> SeenGroup:
+    """A group as a leader sees it."""
+    return SeenGroup.of(read_group(raw), withheld)
+
+
+def test_causes_name_what_differs_from_the_last_time() -> None:
+    base: dict[str, Any] = {"topics": {"t": 2, "u": 3}, "members": {m: {"topics": ["t", "u"]} for m in "abc"}}
+
+    def changed(topics: dict[str, int] | None = None, **members: Any) -> dict[str, Any]:
+        every = {**base["members"], **members}
+        return {"topics": topics or base["topics"], "members": {m: one for m, one in every.items() if one}}
+
+    only = {"topics": ["t"]}
+    static, again = {"a": {**only, "instance_id": "i"}, "b": only}, {"x": {**only, "instance_id": "i"}, "b": only}
+    cases = [
+        (base, base, "rejoin without a change"),
+        (base, changed(c=None), "left: c"),
+        (base, changed(d={"topics": ["t", "u"]}), "joined: d"),
+        (base, changed(a=None, d={"topics": ["t", "u"]}), "joined: d; left: a"),
+        (base, changed(a=only), "changed its topics: a"),
+        (changed(a=only), base, "changed its topics: a"),
+        (changed(a=only), changed(b=only), "changed its topics: a, b"),
+        (changed(a=only, c=None), changed(b=only, c=None, d=only), "joined: d; changed its topics: a, b"),
+        (base, changed({"t": 2, "u": 5}), "u has 5 partitions, had 3"),
+        (
+            base,
+            changed({"t": 2, "u": 3, "v": 1}, a={"topics": ["v"]}),
+            "changed its topics: a; v has 1 partition, had 0",
+        ),
+        (changed({"t": 2, "u": 3, "v": 1}), base, "v has 0 partitions, had 1"),
+        (
+            changed({"t": 2, "u": 3, "a": 1}, c=only),
+            changed(b=only),
+            "changed its topics: b, c; a has 0 partitions, had 1",
+        ),
+        ({"topics": {"t": 1}, "members": static}, {"topics": {"t": 1}, "members": again}, "rejoin without a change"),
+        (base, changed(None, **{f"d{n}": only for n in range(5)}), "joined: d0, d1, d2 and 2 more"),
+        (base, {"topics": {f"t{n}": 1 for n in range(5)}, "members": {m: {"topics": ["t0"]} for m in "abc"}}, None),
+    ]
+    said = []
+    for before, after, words in cases:
+        causes = Causes()
+        assert causes.why(seen(before)) == "this member leads now"
+        why = causes.why(seen(after))
+        assert words in (None, why)
+        said.append(why)
+    as_written(WRITTEN, "causes", said)
+    causes = Causes()
+    causes.remember(seen(base, withheld=True))
+    assert causes.why(seen(base)) == "hand-over of what was withheld"
+    causes.remember(seen(base, withheld=True))
+    assert causes.why(seen(changed(c=None))) == "left: c"
+
+
+def test_topics_are_described_as_the_client_knows_them() -> None:
+    listed = Listed({"whole": [0, 1, 2], "gaps": [5, 0, 3], "turned": [2, 1, 0], "none": []})
+    view = ClientMetadata(listed, "replicas")
+    known, racks = describe_topics(view, ["whole", "gaps", "turned", "none", "unknown"], racks=False)
+    assert racks is None
+    assert known == {
+        "whole": 3, "gaps": [{"partition": 0}, {"partition": 3}, {"partition": 5}], "turned": 3, "none": 0
+    }  # fmt: skip
+    cluster = Cluster({"t": 2})
+    described, told = describe_topics(cluster, ["t", "u"], racks=True)
+    assert (described, told) == (
+        {"t": [{"partition": 0, "racks": ["a", "b"]}, {"partition": 1, "racks": ["b", "c"]}]}, None
+    )  # fmt: skip
+    listed._partitions = {"t": {1: Replica([2, 1]), 0: Replica([3])}}
+    fresh = ClientMetadata(listed, "replicas")
+    assert list(fresh.racks("t")) == [0, 1]
+    numbers = fresh.rack_numbers("t")
+    assert (len(set(numbers)), fresh.rack_numbers("t") is numbers, fresh.racks("gone")) == (2, True, {})
+    assert set(fresh.seen_racks()) == {"t", "gone"}
+    assert [can_exist(name) for name in ("a.b_c-D9", "", "a b", "x" * 249, "x" * 250, ".", "..", "ü")] == [
+        True, False, False, True, False, can_exist("."), can_exist(".."), False
+    ]  # fmt: skip
+
+
+def test_what_a_member_is_told_to_warm_up_for_makes_it_join_again_once_it_is_ready() -> None:
+    worked: list[Any] = []
+    warm = WarmUp(worked.append, patience_s=1000)
+    told = read_told(("t", (1, 2)))
+    assert (warm.fact(), warm.look(), warm.end()) == (0, (False, set()), set())
+    warm.assigned(Assignment((("t", (0,)),), told))
+    for _ in range(400):
+        again, dropped = warm.look()
+        if again:
+            break
+        sleep(0.005)
+    assert (again, dropped, worked) == (True, set(), [[("t", 1), ("t", 2)]])
+    assert warm.fact() == checksum(told)
+    assert warm.look() == (False, set()), "it has said so"
+    warm.assigned(Assignment((("t", (0, 1)),), read_told(("t", (2,)))))
+    assert warm.fact() == 0, "it was told of other ones"
+    assert warm.look() == (True, set()), "2 is warm already"
+    warm.assigned(Assignment((("t", (0, 1)),), None))
+    assert (warm.fact(), warm.look()) == (0, (False, {("t", 2)}))
+    late = WarmUp(worked.append, patience_s=0)
+    late.assigned(Assignment((), told))
+    assert late.look() == (True, set())
+    assert late.fact() == AT_ONCE
+    assert with_facts(Bridge("range", Options()).memory, None, {FACT: -1}, {FACT: WARM_UP}) is None
+    broken = WarmUp(lambda places: 1 / 0, patience_s=1000)
+    broken.assigned(Assignment((), told))
+    for _ in range(400):
+        if broken.look()[0]:
+            break
+        sleep(0.005)
+    assert broken.fact() == checksum(told), "they count as ready"
+    assert broken.end() == {("t", 1), ("t", 2)}
+
+
+def read_told(*held: Any) -> bytes:
+    """What a leader tells of partitions that are coming."""
+    from apportion.wire.user_data import write_sticky
+
+    raw = write_sticky(held, None)
+    assert read_sticky(raw).owned
+    return raw
+
+
+def test_a_folder_of_lags_is_read_by_group_and_topic_with_its_age(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with pytest.raises(Unavailable) as refused:
+        folder_offsets(tmp_path / "none")("g", ["t"], 1.0)
+    assert str(refused.value) == f"no lag table: {tmp_path / 'none'} is no folder; needed the pipeline's gold/lag."
+    rows = {
+        "group": ["g", "g", "g", "h"], "topic": ["t", "t", "u", "t"], "partition": [0, 1, 0, 0],
+        "begin": [0, None, 3, 4], "end": [9, 8, None, 4], "committed": [5, None, 2, 1],
+    }  # fmt: skip
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    read = folder_offsets(str(tmp_path))
+    table = read("g", ["t"], 1.0)
+    assert dict(table) == {"t": {0: {"begin": 0, "end": 9, "committed": 5}, 1: {"end": 8}}}
+    assert getattr(table, "age_s", None) == {}
+    assert dict(read("g", ["t", "u"], 1.0))["u"] == {0: {"begin": 3, "committed": 2}}
+    assert dict(read("h", ["u"], 1.0)) == {}
