@@ -24,7 +24,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from apportion.errors import Unavailable
-from apportion.spark import job, session, sources
+from apportion.spark import job, packages, session, sources
 from apportion.spark.build import Built
 from apportion.spark.location import locate
 from bench.decode import counted
@@ -101,7 +101,7 @@ def _capture(size: Size, dump: Path, meter: Meter) -> None:
         from apportion.testing.broker import Broker
 
         settings = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS), "log.cleaner.enable": "false"}
-        with Broker(properties=settings) as broker, session.session(quick=False, kafka=True) as spark:
+        with Broker(properties=settings) as broker, session.session(quick=False, jars=[packages.KAFKA]) as spark:
             broker.create_topic("made", 1)
             load(broker.bootstrap, size)
             meter.begin("capture")
@@ -215,7 +215,7 @@ def main() -> None:
     given = [int(word) for word in sys.argv[1:] if word.isdigit()]
     size = Size(*given, *(1_000_000, 20_000, 1_000_000, 3)[len(given) :])
     load_before = os.getloadavg()[0]
-    captures = captures and bool(session.connector_jars())
+    captures = captures and bool(packages.local_jars(packages.KAFKA))
     half = None if once else measured(size // 2, QUIET_TURNS, captures)
     whole = measured(size, QUIET_TURNS, captures)
     print(page(half, whole, size, load_before))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from apportion.spark.session import connector_jars, session
+from apportion.spark.packages import KAFKA, local_jars
+from apportion.spark.session import session
 from apportion.testing.broker import Broker
 from examples.ads_join.main import join_under_fire
 from examples.ads_join.traffic import PARTITIONS, WINDOW_MS
@@ -28,7 +29,7 @@ def main() -> None:
     with Broker() as broker:
         join_under_fire(broker, AUCTIONS)
         dropped = copy_without_one(broker)
-        with session(kafka=bool(connector_jars())) as spark:
+        with session(jars=list(filter(local_jars, [KAFKA]))) as spark:
             sides = [table(spark, broker.bootstrap, topic) for topic in ("impressions", "clicks")]
             due = sides[0].transform(joined_with, sides[1]).cache()
             for topic in ("joined", "joined-less-one"):
@@ -70,7 +71,7 @@ def table(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
     from pyspark.sql import functions as f
 
     schema = {"impressions": "auction string, at bigint", "clicks": "click string, auction string, at bigint"}
-    if connector_jars():
+    if local_jars(KAFKA):
         source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
         values = source.option("subscribe", topic).load().select(f.col("value").cast("string").alias("value"))
     else:

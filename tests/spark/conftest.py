@@ -33,8 +33,7 @@ def java_for_spark() -> None:
 @pytest.fixture(scope="session")
 def spark(java_for_spark: None) -> Iterator[SparkSession]:
     """A local session with the Kafka connector, Delta and S3A, if their jars are here; skips without Java 17."""
-    kafka, delta, s3 = (bool(packages.local_jars(one)) for one in packages.SETS)
-    with session.session(kafka=kafka, delta=delta, s3=s3) as running:
+    with session.session(jars=list(filter(packages.local_jars, packages.SETS))) as running:
         yield running
 
 

@@ -138,7 +138,7 @@ def login(folder: Path, certificates: Path, user: str, password: str = "s3cret",
 
 def test_both_sources_bring_the_same_records_once(kafka: Broker, spark: Any, tmp_path: Path) -> None:
     """In two captures each, equal byte for byte, with log ends and topics sampled after; a third adds nothing."""
-    sources = ["python"] + (["connector"] if session.connector_jars() else [])
+    sources = ["python"] + (["connector"] if packages.local_jars(packages.KAFKA) else [])
     tmp_path = tmp_path / "into [1] {a,b} * 100%"  # a name that Spark could take for a pattern
     commit(kafka, "first", 20)
     got = {name: [job.capture(kafka.bootstrap, tmp_path / name, source=name, spark=spark)] for name in sources}
@@ -190,7 +190,7 @@ def test_sasl_ssl_works_for_spark_and_for_the_admin_client(
     commit(kafka, "tls", 3)
     server = f"127.0.0.1:{kafka.ports['port']}"
     for source, trust in (("python", "ca.pem"), ("connector", "trust.p12")):
-        if source == "connector" and not session.connector_jars():
+        if source == "connector" and not packages.local_jars(packages.KAFKA):
             continue
         file = login(tmp_path, certificates, "ann", trust=trust)
         found = job.capture(server, tmp_path / source, command_config=file, source=source, spark=spark)
@@ -214,7 +214,7 @@ def test_no_permission_is_said_and_nothing_is_written(
     eve, bob = (login(tmp_path, certificates, user) for user in ("eve", "bob"))
     with pytest.raises(Unavailable, match="ACL Describe"):
         job.capture(server, tmp_path / "eve", command_config=eve, spark=spark)
-    for source in ["python"] + (["connector"] if session.connector_jars() else []):
+    for source in ["python"] + (["connector"] if packages.local_jars(packages.KAFKA) else []):
         with pytest.raises(
             Unavailable, match=r"may not (read __consumer_offsets|use Spark's consumer group).*ACL"
         ) as raised:
@@ -237,7 +237,7 @@ def test_no_password_is_printed_though_everything_is(
     kafka: Broker, certificates: Path, tmp_path: Path, source: str
 ) -> None:
     """Not in the traceback that APPORTION_DEBUG asks for, in no log or scratch file of Spark's, nor in the dump."""
-    if source == "connector" and not session.connector_jars():
+    if source == "connector" and not packages.local_jars(packages.KAFKA):
         pytest.skip("the connector's jars are not here")
     commit(kafka, "secret", 1)
     kafka.tool(
@@ -383,7 +383,7 @@ print("done", flush=True)
 @pytest.mark.parametrize("source", ["python", "connector"])
 def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any, tmp_path: Path, source: str) -> None:
     """kill -9 at random moments, then once undisturbed: each record once, as in a capture that nobody killed."""
-    if source == "connector" and not session.connector_jars():
+    if source == "connector" and not packages.local_jars(packages.KAFKA):
         pytest.skip("the connector's jars are not here")
     commit(kafka, "killed", 300)
     rng = random.Random(7)
@@ -534,7 +534,7 @@ def test_a_source_that_sees_less_than_the_broker_has_is_an_error(
 ) -> None:
     """As Spark's connector does by default, which leaves internal topics out without a word."""
     commit(kafka, "blind", 2)
-    if not session.connector_jars():
+    if not packages.local_jars(packages.KAFKA):
         pytest.skip("the connector's jars are not here")
     real = capture._stream
 

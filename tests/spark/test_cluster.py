@@ -31,9 +31,9 @@ ASSIGNORS = ["range"]
 BUILD = """
 import sys
 from apportion.errors import BadInput
-from apportion.spark import job, session
+from apportion.spark import job, packages, session
 def say(line): print(line, flush=True)
-with session.session(delta=True, s3=True) as spark:
+with session.session(jars=[packages.DELTA, packages.S3A]) as spark:
     say(spark.sparkContext.master)
     for place in sys.argv[3:]:
         try:

@@ -296,6 +296,6 @@ def test_a_build_that_fails_ends_its_own_jobs_and_nobody_elses(spark: Any) -> No
 
     with ThreadPoolExecutor(2) as pool:
         others = pool.submit(slow, 5)
-        with pytest.raises(OSError, match="disk is full"), session.ours(spark, "a test"):
+        with pytest.raises(OSError, match="disk is full"), session.ours(spark):
             raise OSError("the disk is full")
         assert others.result() == [5]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from apportion.errors import BadInput, Unavailable, UnknownName
 from apportion.inputs import cluster
 from apportion.inputs.properties import Properties
-from apportion.spark import bronze, errors, session, settings
+from apportion.spark import bronze, errors, packages, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location
 from apportion.tables import schemas
@@ -33,7 +33,6 @@ from apportion.wording import count
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS_A_BATCH: Final = 1_000_000
 Progress = Callable[[str], None]
 
 
@@ -61,8 +60,8 @@ def capture_once(
     properties: Properties,
     source: str,
     progress: Progress,
-    rows_a_batch: int = ROWS_A_BATCH,
-    form: str = "parquet",
+    rows_a_batch: int,
+    form: str,
 ) -> Captured:
     """Everything that is there now and was not captured yet.
 
@@ -235,15 +234,7 @@ def _sample(client: cluster.Cluster, dump: Bronze) -> None:
     """Topics and log ends as they are now."""
     partitions = client.partitions()
     ends = [asdict(end) for end in client.ends(partitions)]
-    topics = [
-        {
-            "topic": partition.topic,
-            "topic_id": partition.topic_id,
-            "partition": partition.partition,
-            "racks": list(partition.racks),
-        }
-        for partition in partitions
-    ]
+    topics = [asdict(partition) for partition in partitions]
     dump.sample(
         pa.Table.from_pylist(ends, schema=schemas.arrow_schema(schemas.ENDS)),
         pa.Table.from_pylist(topics, schema=schemas.arrow_schema(schemas.TOPICS)),
@@ -267,4 +258,4 @@ def chosen_source(name: str, location: Location) -> str:
         return "connector"
     if (location.folder / "capture.json").exists():
         return bronze.read_origin(location.folder).source
-    return "connector" if session.connector_jars() else "python"
+    return "connector" if packages.local_jars(packages.KAFKA) else "python"

@@ -84,7 +84,7 @@ def _capturing(
     from apportion.inputs.cluster import connect
     from apportion.inputs.properties import Properties, read_properties
     from apportion.spark import capture as capturing
-    from apportion.spark import errors, session
+    from apportion.spark import errors, packages, session
     from apportion.spark.location import form_of
 
     dump_form = form_of(origin, form if origin.kind == target.kind else None)
@@ -92,9 +92,10 @@ def _capturing(
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
     with errors.plainly(origin.root):
         source = capturing.chosen_source(source, origin)
+        jars += [packages.KAFKA] * (source == "connector")
         with connect(bootstrap, properties):  # a wrong address shows before Spark takes its seconds
             progress("starting Spark")
-    with session.session(spark, quick=target is origin, kafka=source == "connector", **jars) as running:
+    with session.session(spark, jars=jars, quick=target is origin) as running:
 
         def once() -> Captured:
             with errors.plainly(origin.root):
@@ -227,14 +228,14 @@ def _build_at(
     rules = {name: value for name, value in settings.items() if name != "form"}
     rules["assignors"] = sorted(compared()) if rules.get("assignors") is None else rules["assignors"]
     source = _source(location, origin, settings)
-    running_on = session.session(spark, **session.jars_for(origin, location, form))
+    running_on = session.session(spark, jars=session.jars_for(origin, location, form))
     with errors.plainly(location.root, errors.MAKE_ANEW), running_on as running:
         with stores.alone(running, location, form, progress) as store:
             tables.check_version_of(str(location), store.text(tables.SOURCE))
             with errors.plainly(origin.root):  # what is wrong there is not the tables'
                 dump = sources.open_dump(running, origin)
             asked = building.BuildState(building.version(), rules, source)
-            with session.ours(running, "making tables"):
+            with session.ours(running):
                 built = building.build(store, dump, asked, full, lambda: store.keep(tables.SOURCE, source), progress)
         lake = location.kind != "folder" or form != "parquet"
         states = statuses.of_lake(running, location) if lake else statuses.of_folder(location.folder)
@@ -275,7 +276,7 @@ def rebuild(
         last, settings = _remembered(location, None)
         return build(last if dump is None else dump, out, **settings, full=True, spark=spark, progress=progress)
     form_there = form_of(location, form or ("delta" if location.kind == "folder" else None))
-    with session.session(spark, **session.jars_for(location, location, form_there)) as running:
+    with session.session(spark, jars=session.jars_for(location, location, form_there)) as running:
         text = lake.Manifest.read(running, lake.tables_of(location, form_there)).texts.get("source.json")
         last, settings = _remembered(location, text)
         return build(last if dump is None else dump, out, **settings, full=True, spark=running, progress=progress)
@@ -296,7 +297,7 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
         from apportion.spark import errors
 
         jars = session.jars_for(location, location, "delta")
-        with errors.plainly(str(where)), session.session(spark, **jars) as running:
+        with errors.plainly(str(where)), session.session(spark, jars=jars) as running:
             return statuses.of_lake(running, location)
     return statuses.of_folder(location.folder)
 

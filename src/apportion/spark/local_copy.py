@@ -44,7 +44,7 @@ def copy(
     jars = session.jars_for(location, location, "delta")
     if spark is None:
         starting()
-    with errors.plainly(where), session.session(spark, **jars) as running:
+    with errors.plainly(where), session.session(spark, jars=jars) as running:
         tables = lake.tables_in(location)
         manifest = lake.Manifest.read(running, tables)
         if "silver/commits" in manifest.versions:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 SPARK: Final = "4.2.0"
-"""The version that the jars below are of; they serve every 4.2."""
+"""The version that the jars below are of, with its Hadoop's; they serve every 4.2, and no other PySpark is taken."""
 
 _AWS: Final = "2.35.4"
 _AWS_PARTS: Final = (
@@ -36,9 +34,7 @@ class JarSet:
     jars
         Every jar that Spark has not, as ``group:artifact:version``; copied one by one, without what they name in turn.
     packages
-        What a Spark that resolves by itself is told; ``{minor}`` and ``{hadoop}`` stand for the versions of the PySpark
-        that is installed and of the Hadoop in it, ``{spark}`` for ``SPARK`` under a PySpark of the same minor version:
-        not every repository has the connector of each patch.
+        What a Spark that resolves by itself is told.
     """
 
     name: str
@@ -55,7 +51,7 @@ KAFKA: Final = JarSet(
         "org.apache.kafka:kafka-clients:3.9.2",
         "org.apache.commons:commons-pool2:2.13.1",
     ),
-    ("org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",),
+    (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",),
 )
 """Spark's own Kafka connector."""
 
@@ -70,7 +66,7 @@ DELTA: Final = JarSet(
         "io.unitycatalog:unitycatalog-client:0.6.0",
         "io.unitycatalog:unitycatalog-hadoop:0.6.0",
     ),
-    ("io.delta:delta-spark_{minor}_2.13:4.4.0",),
+    ("io.delta:delta-spark_4.2_2.13:4.4.0",),
 )
 """Delta tables."""
 
@@ -85,7 +81,7 @@ S3A: Final = JarSet(
         "org.wildfly.openssl:wildfly-openssl:2.2.5.Final",
     ),
     # By itself it would bring the AWS SDK in one jar of 600 MB, of which these are what s3a uses.
-    ("org.apache.hadoop:hadoop-aws:{hadoop}",),
+    ("org.apache.hadoop:hadoop-aws:3.5.0",),
 )
 """``s3a://``: the parts of the AWS SDK that it uses."""
 
@@ -108,33 +104,9 @@ def settings(sets: Iterable[JarSet]) -> dict[str, str]:
     jars: list[str] = []
     coordinates: list[str] = []
     for jar_set in sets:
-        if jars_here := local_jars(jar_set):
-            jars += map(str, jars_here)
+        if local := local_jars(jar_set):
+            jars += map(str, local)
         else:
-            coordinates += map(_filled, jar_set.packages)
+            coordinates += jar_set.packages
     by_name = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(coordinates)}
     return {name: value for name, value in by_name.items() if value}
-
-
-def _filled(coordinate: str) -> str:
-    installed = _pyspark()
-    minor = ".".join(installed.split(".")[:2])
-    return coordinate.format(
-        spark=SPARK if SPARK.startswith(f"{minor}.") else installed, minor=minor, hadoop=_hadoop()
-    )  # fmt: skip
-
-
-def _pyspark() -> str:
-    try:
-        return version("pyspark")
-    except PackageNotFoundError:
-        return SPARK
-
-
-def _hadoop() -> str:
-    """The version of the Hadoop in PySpark, which hadoop-aws must share."""
-    spec = find_spec("pyspark")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for jar in sorted(Path(folder, "jars").glob("hadoop-client-api-*.jar")):
-            return jar.stem.removeprefix("hadoop-client-api-")
-    return "3.5.0"

@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql import types
+from pyspark.sql.types import StructField, StructType
 
-from apportion.spark.arrow_rows import STATE
+from apportion.spark.arrow_rows import ROW, STATE
 from apportion.tables.schemas import TABLES, Column, Kind, Many, Struct, Table
 
-_PLAIN: Final[dict[str, DataType]] = {
-    "string": StringType(), "int": IntegerType(), "bigint": LongType(), "double": DoubleType(),
-    "boolean": BooleanType(), "timestamp": TimestampType(), "binary": BinaryType(),
+_PLAIN: Final[dict[str, types.DataType]] = {
+    "string": types.StringType(), "int": types.IntegerType(), "bigint": types.LongType(), "double": types.DoubleType(),
+    "boolean": types.BooleanType(), "timestamp": types.TimestampType(), "binary": types.BinaryType(),
 }  # fmt: skip
 
 
-_ROW: Final = StructType(
-    [StructField("kind", StringType()), StructField("bucket", IntegerType()), StructField("payload", BinaryType())]
-)
-"""``arrow_rows.ROW``."""
-
-
-def spark_type(kind: Kind) -> DataType:
+def spark_type(kind: Kind) -> types.DataType:
     """A type as Spark's own."""
     if isinstance(kind, Many):
-        return ArrayType(spark_type(kind.element), kind.nulls)
+        return types.ArrayType(spark_type(kind.element), kind.nulls)
     return _struct(kind) if isinstance(kind, Struct) else _PLAIN[kind]
 
 
@@ -48,9 +31,9 @@ def _field(column: Column) -> StructField:
     return StructField(column.name, spark_type(column.kind), True, {"comment": column.comment, "null": column.null})
 
 
-def spark_schema(name: str) -> StructType:
+def spark_schema(name: str) -> StructType | str:
     """The columns of a table of a build."""
-    return _ROW if name == STATE else schema_of(TABLES[name])
+    return ROW if name == STATE else schema_of(TABLES[name])
 
 
 def schema_of(table: Table) -> StructType:

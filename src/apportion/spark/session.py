@@ -17,18 +17,18 @@ import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from apportion.errors import MissingExtra, Unavailable
 from apportion.spark import settings
-from apportion.spark.packages import DELTA, KAFKA, S3A, local_jars
+from apportion.spark.packages import DELTA, S3A, JarSet
 from apportion.spark.scratch import scratch_folder
 from apportion.spark.settings import DELTA_SETTINGS, OLD_FETCHING, TABLE_SETTINGS
 
@@ -45,6 +45,7 @@ AS_IT_STANDS: Final = {"__globPaths__": "false"}
 """An option of Spark's readers: a path is no pattern, whatever is in it (``DataSource.GLOB_PATHS_KEY``)."""
 
 TASKS_A_CORE: Final = 2
+_SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
 
 
 @contextmanager
@@ -52,16 +53,14 @@ def session(
     given: SparkSession | None = None,
     *,
     quick: bool = True,
-    kafka: bool = False,
-    delta: bool = False,
-    s3: bool = False,
+    jars: Collection[JarSet] = (),
 ) -> Iterator[SparkSession]:
     """The given session, left running and as it was, or one of our own that ends with the block.
 
     quick
         Tuned for inputs below a million rows (the JVM compiles less and starts sooner).
-    kafka, delta, s3
-        With the jars that these need, ours or fetched by Spark (see ``packages``); of a given session, what it has.
+    jars
+        What it needs of ``packages.SETS``, on this machine or fetched by Spark; a given session has what it has.
     Raises
         MissingExtra: PySpark is not installed. Unavailable: Java 17 or newer is missing.
     """
@@ -73,7 +72,7 @@ def session(
     folder = scratch_folder()
     try:
         with _interrupts_left_alone():
-            spark = start(folder, quick=quick, kafka=kafka, delta=delta, s3=s3)
+            spark = start(folder, quick, jars)
         with _py4j_quiet():
             try:
                 yield spark
@@ -85,12 +84,11 @@ def session(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def jars_for(origin: Location, location: Location, form: str) -> dict[str, bool]:
-    """Which jars a session needs that reads from one place and writes to another: arguments of ``session``."""
-    delta = form not in ("parquet",) or any(
-        place.kind != "folder" or holds_delta(place) for place in (origin, location)
-    )
-    return {"delta": delta, "s3": origin.on_s3 or location.on_s3}
+def jars_for(origin: Location, location: Location, form: str) -> list[JarSet]:
+    """What a session needs that reads from one place and writes to another."""
+    places = origin, location
+    needs_delta = form != "parquet" or any(place.kind != "folder" or holds_delta(place) for place in places)
+    return [DELTA] * needs_delta + [S3A] * any(place.on_s3 for place in places)
 
 
 def holds_delta(location: Location) -> bool:
@@ -106,35 +104,22 @@ def _borrowed(spark: SparkSession) -> Iterator[None]:
     """
     name = _name_of(spark)
     with _BORROWING:
-        if name not in _LOANS:
-            _LOANS[name] = _Loan(settle(spark))
-        _LOANS[name].blocks += 1
+        before, blocks = _LOANS.get(name) or (settle(spark), 0)
+        _LOANS[name] = before, blocks + 1
     try:
         yield
     finally:
         with _BORROWING:
-            _LOANS[name].blocks -= 1
-            if not _LOANS[name].blocks:
-                before = _LOANS.pop(name).before
+            before, blocks = _LOANS.pop(name)
+            if blocks > 1:
+                _LOANS[name] = before, blocks - 1
+            else:
                 with suppress(Exception):  # a session that ended has nothing to be put back
                     _put_back(spark, before)
 
 
-@dataclass
-class _Loan:
-    """A session of somebody else's while it is used here.
-
-    before
-        Settings that were changed, and what they were; None: not set.
-    blocks
-        How many blocks use it.
-    """
-
-    before: dict[str, str | None]
-    blocks: int = 0
-
-
-_LOANS: Final[dict[str, _Loan]] = {}
+_LOANS: Final[dict[str, tuple[dict[str, str | None], int]]] = {}
+"""Of each session of somebody else's what its settings were before, and how many blocks use it."""
 _BORROWING: Final = threading.Lock()
 
 
@@ -169,26 +154,22 @@ def is_connect(spark: SparkSession) -> bool:
     return "connect" in type(spark).__module__
 
 
-def start(
-    scratch: Path, *, quick: bool = True, kafka: bool = False, delta: bool = False, s3: bool = False
-) -> SparkSession:
+def start(scratch: Path, quick: bool = True, jars: Collection[JarSet] = ()) -> SparkSession:
     """A new session; the files of this machine's part of it are all below ``scratch``."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         raise MissingExtra("The pipeline", "spark")
     java()
     from pyspark.sql import SparkSession
 
-    jar_sets = [jars for jars, needed in ((KAFKA, kafka), (DELTA, delta), (S3A, s3)) if needed]
-    all_settings = settings.settings(scratch, cores(), quick, jar_sets)
+    all_settings = settings.settings(scratch, cores(), quick, jars)
     # Executors run the Python that the driver's environment names, whatever the settings say of it.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYSPARK_PYTHON"] = all_settings.get("spark.pyspark.python") or sys.executable
-    builder = SparkSession.builder.appName("apportion")
-    for name, value in all_settings.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.appName("apportion").config(map=dict(all_settings))
     log = scratch / "spark.log"
     try:
-        with _stderr_into(log), _no_jvm_left_behind(partial(_not_in_the_command, scratch)):
+        with _stderr_into(log), _no_jvm_left_behind():
+            _start_jvm(scratch, all_settings)
             spark = builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
@@ -235,40 +216,28 @@ def carry_package(spark: SparkSession) -> None:
     """Give this package to a cluster's executors, as a zip: they need nothing of ours installed."""
     if not is_remote(spark):
         return
+    package: Any = spark
     if is_connect(spark):
         with suppress(Exception):  # sent before: a server refuses the same name twice only if the bytes differ
-            spark.addArtifacts(str(_zip()), pyfile=True)
-    elif str(_zip()) not in _CARRIED.setdefault(spark.sparkContext.applicationId or "", set()):
-        spark.sparkContext.addPyFile(str(_zip()))
-        _CARRIED[spark.sparkContext.applicationId or ""].add(str(_zip()))
+            package.addArtifacts(str(_zip()), pyfile=True)
+    elif _zip().name not in package.sparkContext._python_includes:
+        package.sparkContext.addPyFile(str(_zip()))
 
 
 @contextmanager
-def ours(spark: SparkSession, description: str) -> Iterator[None]:
+def ours(spark: SparkSession) -> Iterator[None]:
     """Jobs of the block are ended with it, after Ctrl-C or on a full disk; what others do in the session goes on."""
-    name = f"apportion-{uuid4()}"
-    if is_connect(spark):
-        spark.addTag(name)
-    else:
-        spark.sparkContext.setJobGroup(name, description)
+    tag = f"apportion-{uuid4()}"
+    spark.addTag(tag)
     try:
         yield
     except BaseException:
         with suppress(Exception):  # a JVM that died has no jobs
-            if is_connect(spark):
-                spark.interruptTag(name)
-            else:
-                spark.sparkContext.cancelJobGroup(name)
+            spark.interruptTag(tag)
         raise
     finally:
         with suppress(Exception):
-            if is_connect(spark):
-                spark.removeTag(name)
-            else:
-                spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
-
-
-_CARRIED: Final[dict[str, set[str]]] = {}
+            spark.removeTag(tag)
 
 
 @cache
@@ -308,11 +277,6 @@ def java() -> str:
     return program
 
 
-def connector_jars() -> list[Path]:
-    """The Kafka connector's jars of this machine."""
-    return local_jars(KAFKA)
-
-
 @contextmanager
 def _interrupts_left_alone() -> Iterator[None]:
     """Ctrl-C stays what it was before: PySpark's own handler calls the JVM in the middle of another call to it."""
@@ -322,20 +286,27 @@ def _interrupts_left_alone() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _not_in_the_command(scratch: Path, command: list[str]) -> list[str]:
-    """PySpark's command with the settings of ``APPORTION_SPARK_CONF`` in a file that this user alone may read.
+def _start_jvm(scratch: Path, all_settings: Mapping[str, str]) -> None:
+    """Start Spark's JVM, if there is none, with the user's settings in a file that this user alone may read.
 
     They may be keys and passwords, and all users of a machine see the commands of its processes.
     """
-    users = [f"{name}={value}" for name, value in settings.from_environment().items()]
-    if not users or "--properties-file" in command:  # of two such files Spark reads the last alone
-        return command
-    secret = {at for at, word in enumerate(command[1:], 1) if word in users and command[at - 1] == "--conf"}
-    file = scratch / "settings.properties"
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
-        opened.writelines(_property(*word.split("=", 1)) for word in users)
-    rest = [word for at, word in enumerate(command[1:], 1) if at not in secret and at + 1 not in secret]
-    return [command[0], "--properties-file", str(file), "--load-spark-defaults", *rest]
+    from pyspark import SparkConf, SparkContext
+
+    users, before = settings.from_environment(), os.environ.get(_SUBMIT)
+    if "--properties-file" in (before or ""):  # of two such files Spark reads the last alone
+        users = {}
+    if users:
+        file = scratch / "settings.properties"
+        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
+            opened.writelines(_property(name, value) for name, value in users.items())
+        os.environ[_SUBMIT] = f"--properties-file {quote(str(file))} --load-spark-defaults {before or 'pyspark-shell'}"
+    try:
+        told = [(name, value) for name, value in all_settings.items() if name not in users]
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(told))
+    finally:
+        os.environ.pop(_SUBMIT, None)
+        os.environ.update({} if before is None else {_SUBMIT: before})
 
 
 def _property(name: str, value: str) -> str:
@@ -344,11 +315,8 @@ def _property(name: str, value: str) -> str:
 
 
 @contextmanager
-def _no_jvm_left_behind(changed: Callable[[list[str]], list[str]]) -> Iterator[None]:
+def _no_jvm_left_behind() -> Iterator[None]:
     """A JVM that is still starting when the block is interrupted is killed.
-
-    changed
-        Gives the command that starts it.
 
     PySpark then forgets its process and removes the folder where the JVM is to write its port. That it cannot write it
     ends the JVM's main thread alone: the process would stay for ever.
@@ -360,7 +328,7 @@ def _no_jvm_left_behind(changed: Callable[[list[str]], list[str]]) -> Iterator[N
     popen = launching.Popen
 
     def remembered(command: list[str], *given: Any, **settings: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(changed(command), *given, **settings))
+        started.append(popen(command, *given, **settings))
         return started[-1]
 
     launching.Popen = remembered

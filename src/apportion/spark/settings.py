@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +53,7 @@ def is_local(master: str) -> bool:
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
-def settings(scratch: Path, cores: int, quick: bool, sets: Sequence[JarSet]) -> dict[str, str]:
+def settings(scratch: Path, cores: int, quick: bool, sets: Collection[JarSet]) -> dict[str, str]:
     """All settings of a session of our own, ``spark.master`` among them.
 
     scratch
@@ -62,20 +62,16 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Sequence[JarSet]) -> 
         BadInput: ``APPORTION_SPARK_CONF`` holds something else than settings.
     """
     users = from_environment()
-    all_settings = {"spark.master": master(cores), **TABLE_SETTINGS, **_everywhere(scratch, quick)}
-    local = is_local(all_settings["spark.master"])
-    all_settings |= _on_this_machine(scratch, cores) if local else {"spark.pyspark.python": _executors_python()}
+    master = users.get("spark.master") or os.environ.get(MASTER) or f"local[{cores}]"
+    all_settings = {"spark.master": master, **TABLE_SETTINGS, **_everywhere(scratch, quick)}
+    executors = {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON") or "python3"}
+    all_settings |= _on_this_machine(scratch, cores) if is_local(master) else executors
     all_settings |= packages.settings(sets)
     if DELTA in sets:
         all_settings |= {**_DELTA_AT_START, **DELTA_SETTINGS}
     if S3A in sets:
-        all_settings |= _s3(os.environ)
+        all_settings |= _s3()
     return all_settings | users
-
-
-def master(cores: int = 1) -> str:
-    """What the environment calls the master; this machine by default."""
-    return from_environment().get("spark.master") or os.environ.get(MASTER) or f"local[{cores}]"
 
 
 def from_environment() -> dict[str, str]:
@@ -121,21 +117,12 @@ def _on_this_machine(scratch: Path, cores: int) -> dict[str, str]:
     }
 
 
-def _executors_python() -> str:
-    return os.environ.get("PYSPARK_PYTHON") or "python3"
-
-
-def s3_endpoint(environment: Mapping[str, str]) -> str | None:
-    """The address of a server of one's own; None for Amazon's."""
-    return environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
-
-
-def _s3(environment: Mapping[str, str]) -> dict[str, str]:
+def _s3() -> dict[str, str]:
     """What Spark does not take from ``AWS_*`` by itself."""
-    settings: dict[str, str] = {}
+    environment, settings = os.environ, dict[str, str]()
     if region := environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
         settings["spark.hadoop.fs.s3a.endpoint.region"] = region
-    if endpoint := s3_endpoint(environment):
+    if endpoint := environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"):
         # A server of one's own has no name for each bucket; and may speak plain HTTP.
         settings["spark.hadoop.fs.s3a.endpoint"] = endpoint
         settings["spark.hadoop.fs.s3a.path.style.access"] = "true"
