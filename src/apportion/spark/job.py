@@ -6,22 +6,32 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apportion.errors import BadInput, MissingExtra
+from apportion.assignors import compared, find
+from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.inputs import dump_files, tables
+from apportion.inputs.cluster import connect
+from apportion.inputs.properties import Properties, read_properties
+from apportion.pipeline import personal as personal_rules
 from apportion.wording import count
+
+try:
+    from apportion.spark import build as building
+    from apportion.spark import capture as capturing
+    from apportion.spark import errors, folder, lake, packages, session, sources, statuses, stores
+    from apportion.spark.build import Built
+    from apportion.spark.capture import Captured
+    from apportion.spark.location import Location, form_of, locate
+    from apportion.spark.statuses import TableStatus
+except ModuleNotFoundError as missing:
+    raise MissingExtra("The pipeline", "spark") from missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from apportion.inputs.properties import Properties
-    from apportion.spark.build import Built
-    from apportion.spark.capture import Captured
-    from apportion.spark.location import Location
-    from apportion.spark.statuses import TableStatus
 
 Progress = Callable[[str], None]
 """Takes one line for a person."""
@@ -61,10 +71,6 @@ def capture(
         Unavailable: no broker, no permission, a full disk. BadInput: the folder belongs to another cluster, or to
         another number of partitions, or to another version.
     """
-    _needs_libraries()
-    from apportion.spark import capture as capturing
-    from apportion.spark.location import locate
-
     place = locate(directory)
     with _capturing(bootstrap, place, place, form, command_config, source, spark, progress, rows_a_batch) as (on, once):
         if not service:
@@ -81,12 +87,6 @@ def _capturing(
     rows_a_batch: int = 1_000_000,
 ) -> Iterator[tuple[SparkSession, Callable[[], Captured]]]:  # fmt: skip
     """A session for a capture into ``origin``, and tables in ``target`` made from it; what captures once."""
-    from apportion.inputs.cluster import connect
-    from apportion.inputs.properties import Properties, read_properties
-    from apportion.spark import capture as capturing
-    from apportion.spark import errors, packages, session
-    from apportion.spark.location import form_of
-
     dump_form = form_of(origin, form if origin.kind == target.kind else None)
     jars = session.jars_for(origin, target, form_of(target, form))
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
@@ -125,11 +125,6 @@ def run(
     A broker that goes away, or a full disk, costs a round and is told of; what keeps the first round from working is
     raised. Arguments are those of ``capture`` and ``build``. It ends when the caller stops asking, or is interrupted.
     """
-    _needs_libraries()
-    from apportion.errors import Unavailable
-    from apportion.spark import capture as capturing
-    from apportion.spark.location import locate
-
     origin, target = locate(dump), locate(out)
     settings = _settings(form, assignors, allowed_lag=allowed_lag, personal_days=None, personal="drop")
     with _capturing(bootstrap, origin, target, form, command_config, source, spark, progress) as (running, once):
@@ -191,19 +186,13 @@ def build(
         UnknownName: no such strategy. BadInput: the dump is none, or is broken. Unavailable: the disk is full, the
         folder cannot be written, another build is at work there.
     """
-    _needs_libraries()
-    from apportion.spark.location import locate
-
     settings = _settings(form, assignors, allowed_lag=allowed_lag, personal_days=personal_days, personal=personal)
     return _build_at(locate(dump), locate(out), settings, spark, full, progress)
 
 
 def _settings(form: str | None, assignors: Sequence[str] | None, **rules: Any) -> dict[str, Any]:
     """The settings of a build, as it keeps them beside its tables."""
-    from apportion.assignors import find
-    from apportion.pipeline import personal
-
-    personal.check(rules["personal_days"], rules["personal"])
+    personal_rules.check(rules["personal_days"], rules["personal"])
 
     named = {} if assignors is None else {"assignors": [find(name).name for name in assignors]}
     return {**rules, **({} if form is None else {"form": form}), **named}
@@ -214,12 +203,6 @@ def _build_at(
     progress: Progress,
 ) -> Built:  # fmt: skip
     """``build``, with the settings as they are kept."""
-    from apportion.assignors import compared
-    from apportion.inputs import tables
-    from apportion.spark import build as building
-    from apportion.spark import errors, session, sources, statuses, stores
-    from apportion.spark.location import form_of
-
     form = form_of(location, settings.get("form"))
     _check(origin, location, form)
     if spark is None:
@@ -244,9 +227,6 @@ def _build_at(
 
 def _check(origin: Location, location: Location, form: str) -> None:
     """Refuse what can be seen to be wrong without Spark; what is not in a local folder is not seen before it starts."""
-    from apportion.inputs import dump_files, tables
-    from apportion.spark import errors, folder, sources
-
     with errors.plainly(origin.root):
         if origin.kind == "folder" and not sources.is_delta(origin):
             dump_files.find(origin.folder)
@@ -268,16 +248,14 @@ def rebuild(
     dump
         Another place where the records are now.
     """
-    from apportion.spark import lake, session
-    from apportion.spark.location import form_of, locate
-
     location = locate(out)
-    if location.kind == "folder" and not any(location.folder.glob("*/*/_delta_log")):
-        last, settings = _remembered(location, None)
-        return build(last if dump is None else dump, out, **settings, full=True, spark=spark, progress=progress)
-    form_there = form_of(location, form or ("delta" if location.kind == "folder" else None))
-    with session.session(spark, jars=session.jars_for(location, location, form_there)) as running:
-        text = lake.Manifest.read(running, lake.tables_of(location, form_there)).texts.get("source.json")
+    in_files = location.kind == "folder" and not session.holds_delta(location)
+    jars = session.jars_for(location, location, "delta")
+    with nullcontext(spark) if in_files else session.session(spark, jars=jars) as running:
+        text = None
+        if running is not None and not in_files:
+            form_there = form_of(location, form or ("delta" if location.kind == "folder" else None))
+            text = lake.Manifest.read(running, lake.tables_of(location, form_there)).texts.get(tables.SOURCE)
         last, settings = _remembered(location, text)
         return build(last if dump is None else dump, out, **settings, full=True, spark=running, progress=progress)
 
@@ -287,15 +265,9 @@ def rebuild(
 
 def status(where: Path | str, *, spark: SparkSession | None = None) -> list[TableStatus]:
     """Every table of a place; of plain files from their footers, for which Spark is not needed."""
-    from apportion.spark.location import locate
-
-    _needs_libraries()
     location = locate(where)
-    from apportion.spark import session, statuses
 
     if location.kind != "folder" or session.holds_delta(location):
-        from apportion.spark import errors
-
         jars = session.jars_for(location, location, "delta")
         with errors.plainly(str(where)), session.session(spark, jars=jars) as running:
             return statuses.of_lake(running, location)
@@ -305,24 +277,13 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
 # -- shared ----------------------------------------------------------------------------------------------------------
 
 
-def _needs_libraries() -> None:
-    """The pipeline's libraries are there, or a sentence says what brings them."""
-    try:
-        import pyarrow  # noqa: F401
-        import pyspark  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra("The pipeline", "spark") from error
-
-
 def _source(location: Location, origin: Location, settings: Mapping[str, object]) -> str:
     """What a build leaves beside its tables, so that they can be made anew."""
-    from apportion.inputs.tables import VERSION
-
     way = origin.root
     if origin.kind == "folder" and location.kind == "folder":
         # Both without symbolic links: ".." leads out of the folder that a link stands for, not out of the link's.
         way = os.path.relpath(origin.folder.resolve(), location.folder.resolve())
-    return json.dumps({"version": VERSION, "dump": way, "kind": origin.kind, "settings": settings}) + "\n"
+    return json.dumps({"version": tables.VERSION, "dump": way, "kind": origin.kind, "settings": settings}) + "\n"
 
 
 def _remembered(location: Location, text: str | None) -> tuple[Path | str, dict[str, Any]]:
@@ -331,8 +292,6 @@ def _remembered(location: Location, text: str | None) -> tuple[Path | str, dict[
     text
         Its ``source.json``, where that is no file of a folder.
     """
-    from apportion.inputs import tables
-
     if location.kind == "folder":
         tables.check_version(location.folder)
     tables.check_version_of(str(location), text)

@@ -20,13 +20,12 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from apportion.errors import MissingExtra, Unavailable
+from apportion.errors import Unavailable
 from apportion.spark import settings
 from apportion.spark.packages import DELTA, S3A, JarSet
 from apportion.spark.scratch import scratch_folder
@@ -62,7 +61,7 @@ def session(
     jars
         What it needs of ``packages.SETS``, on this machine or fetched by Spark; a given session has what it has.
     Raises
-        MissingExtra: PySpark is not installed. Unavailable: Java 17 or newer is missing.
+        Unavailable: Java 17 or newer is missing.
     """
     if given is not None:
         with _borrowed(given):
@@ -156,8 +155,6 @@ def is_connect(spark: SparkSession) -> bool:
 
 def start(scratch: Path, quick: bool = True, jars: Collection[JarSet] = ()) -> SparkSession:
     """A new session; the files of this machine's part of it are all below ``scratch``."""
-    if find_spec("pyspark") is None or find_spec("pyarrow") is None:
-        raise MissingExtra("The pipeline", "spark")
     java()
     from pyspark.sql import SparkSession
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from filecmp import cmp
-from functools import reduce
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -16,17 +15,15 @@ from pyspark.sql import functions as sql
 from apportion.errors import BadInput
 from apportion.inputs import dump_files
 from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
-from apportion.inputs.parquet import INT96
 from apportion.spark import lake
+from apportion.spark.arrow_rows import united
 from apportion.spark.location import Location, check_catalog
 from apportion.spark.schemas import schema_of
 from apportion.spark.session import AS_IT_STANDS
 from apportion.tables import schemas
-from apportion.tables.schemas import Table
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame, SparkSession
 
 NAMES: Final = ("records", "ends", "samples", "topics")
 _COLUMNS: Final = {"records": RECORDS, "ends": ENDS, "samples": ENDS, "topics": TOPICS}
@@ -62,22 +59,14 @@ class Dump:
         files
             Those of them that are read; all by default.
         """
-        columns, table = _COLUMNS[name], _TABLES[name]
         if name in self._forms:
             forms = self._forms[name]
-            wanted_forms = (
-                forms if files is None else {file: form for file, form in forms.items() if str(file) in files}
-            )
-            return _table(self.spark, wanted_forms, columns, table)
+            chosen = forms if files is None else {file: form for file, form in forms.items() if str(file) in files}
+            return _table(self.spark, self.location, name, chosen)
         frame = self._frames[name]
         if frame is None or (files is not None and not files):
-            return _table(self.spark, {}, columns, table)
-        if files is None:
-            return frame
-        options = {**AS_IT_STANDS, **(_NO_CHECKSUMS if all(file.startswith("file:") for file in files) else {})}
-        return _columns_of(
-            self.spark.read.options(**options).parquet(*sorted(files)), self.location, name, columns, table
-        )
+            return _table(self.spark, self.location, name, {})
+        return frame if files is None else _columns_of(_parquet(self.spark, sorted(files)), self.location, name)
 
     def count(self) -> int:
         """How many records there are; of plain files their footers tell."""
@@ -100,11 +89,10 @@ def open_dump(spark: SparkSession, location: Location) -> Dump:
     frames: dict[str, DataFrame | None] = {}
     files: dict[str, Mapping[str, str]] = {}
     for name in NAMES:
-        found = _found(spark, location, name)
-        if found is None and name in ("records", "ends"):
+        frame, files[name] = _found(spark, location, name)
+        if frame is None and name in ("records", "ends"):
             raise BadInput(str(location), f"no table {name}", "a dump: a place that a capture made, or files of one")
-        frame, files[name] = (None, {}) if found is None else found
-        frames[name] = None if frame is None else _columns_of(frame, location, name, _COLUMNS[name], _TABLES[name])
+        frames[name] = None if frame is None else _columns_of(frame, location, name)
     return Dump(spark, location, files if files["records"] else None, {}, frames)
 
 
@@ -129,7 +117,7 @@ def _of_files(spark: SparkSession, location: Location, files: DumpFiles) -> Dump
     return Dump(spark, location, known, forms)
 
 
-def _found(spark: SparkSession, location: Location, name: str) -> tuple[DataFrame, Mapping[str, str]] | None:
+def _found(spark: SparkSession, location: Location, name: str) -> tuple[DataFrame | None, Mapping[str, str]]:
     """A table of a dump as it is now, and its files; None where it is missing."""
     tables, named = lake.bronze(location, name)
     version = lake.newest_version(spark, tables, named)
@@ -137,9 +125,7 @@ def _found(spark: SparkSession, location: Location, name: str) -> tuple[DataFram
         frame = tables.read(spark, named, version)
         # A file of Delta's, or of another table format's, is never written anew under its name.
         return frame, dict.fromkeys(sorted(map(unquote, frame.inputFiles())), "")
-    if location.kind == "catalog":
-        return None
-    for folder in (name, f"{name}.parquet"):
+    for folder in () if location.kind == "catalog" else (name, f"{name}.parquet"):
         try:
             # A reader of whole files tells of each without opening it.
             listed = spark.read.format("binaryFile").options(**AS_IT_STANDS, pathGlobFilter="[!._]*.parquet")
@@ -150,58 +136,51 @@ def _found(spark: SparkSession, location: Location, name: str) -> tuple[DataFram
             raise
         if rows:
             files = {unquote(row["path"]): f"{row['length']} {row['modificationTime']}" for row in sorted(rows)}
-            # Elsewhere than on a local disk the option would stay with the store's driver in each executor, which makes
-            # its local drafts through it, and fails: the first one that asks for a driver decides its settings.
-            options = _NO_CHECKSUMS if all(path.startswith("file:") for path in files) else {}
-            return spark.read.options(**options, **AS_IT_STANDS).parquet(*files), files
-    return None
+            return _parquet(spark, files), files
+    return None, {}
 
 
-def _columns_of(frame: DataFrame, location: Location, name: str, columns: Iterable[str], table: Table) -> DataFrame:
-    """Exactly these columns, of the table's types."""
-    from pyspark.sql.types import LongType
+def _parquet(spark: SparkSession, files: Collection[str]) -> DataFrame:
+    """These files, as they are."""
+    # Elsewhere than on a local disk the option would stay with the store's driver in each executor, which makes its
+    # local drafts through it, and fails: the first one that asks for a driver decides its settings.
+    options = _NO_CHECKSUMS if all(file.startswith(("file:", "/")) for file in files) else {}
+    return spark.read.options(**options, **AS_IT_STANDS).parquet(*files)
 
-    fields, types = schema_of(table), {field.name: field.dataType for field in frame.schema}
+
+def _columns_of(frame: DataFrame, location: Location, name: str) -> DataFrame:
+    """Exactly the columns of a table of a dump, of its types."""
+    fields, types = schema_of(_TABLES[name]), {field.name: field.dataType.simpleString() for field in frame.schema}
     selected = []
-    for column in columns:
-        wanted = fields[column].dataType
-        if column not in types:
-            raise BadInput(f"{location}: {name}, column {column}", "no such column", f"one of {wanted.simpleString()}")
-        if column in ("timestamp", "at") and isinstance(types[column], LongType):  # nanoseconds, see _stored
-            selected.append(_stored(column, "timestamp[ns]").cast(wanted).alias(column))
-            continue
-        if types[column].simpleString() != wanted.simpleString() and not _widens(types[column], wanted):
-            actual = f"type {types[column].simpleString()}"
-            raise BadInput(f"{location}: {name}, column {column}", actual, wanted.simpleString())
-        selected.append(sql.col(f"`{column}`").cast(wanted).alias(column))
+    for column in _COLUMNS[name]:
+        kind = fields[column].dataType
+        needed, actual = kind.simpleString(), types.get(column)
+        values = sql.col(f"`{column}`")
+        if actual is None:
+            raise BadInput(f"{location}: {name}, column {column}", "no such column", f"one of {needed}")
+        if (needed, actual) == ("timestamp", "bigint"):
+            # Spark has no nanoseconds and reads them as numbers. "div" stays among whole numbers: "/" would go through
+            # doubles, which hold no nanoseconds of our days.
+            values = sql.expr(f"timestamp_micros(`{column}` div 1000)")
+        elif actual != needed and not any({actual, needed} <= kinds for kinds in _ALIKE):
+            raise BadInput(f"{location}: {name}, column {column}", f"type {actual}", needed)
+        selected.append(values.cast(kind).alias(column))
     return frame.select(*selected)
 
 
-def _widens(actual: DataType, wanted: DataType) -> bool:
-    """Whether a column is of another kind of the same: whole numbers of any size, times with a zone or without."""
-    kinds = ({"tinyint", "smallint", "int", "bigint"}, {"timestamp", "timestamp_ntz"}, {"void", "string"})
-    return any({actual.simpleString(), wanted.simpleString()} <= kind for kind in kinds)
+_ALIKE: Final = (
+    {"tinyint", "smallint", "int", "bigint", "decimal(20,0)"}, {"timestamp", "timestamp_ntz"}, {"void", "string"},
+    {"array<void>", "array<string>"},
+)  # fmt: skip
+"""Types of one kind: whole numbers of any size, times with a zone or without."""
 
 
-def _table(spark: SparkSession, files: Forms, columns: Iterable[str], table: Table) -> DataFrame:
-    """The files as one table of exactly these columns; files of one form are read together."""
+def _table(spark: SparkSession, location: Location, name: str, files: Forms) -> DataFrame:
+    """The files as one table; files of one form are read together."""
     forms: dict[tuple[str, ...], list[str]] = {}
     for file, stored in files.items():
-        forms.setdefault(tuple(stored[name] for name in columns), []).append(str(file))
-    kinds = {name: schema_of(table)[name].dataType for name in columns}
+        forms.setdefault(tuple(stored.values()), []).append(str(file))
     if not forms:
-        return spark.range(0).select(*[sql.lit(None).cast(kind).alias(name) for name, kind in kinds.items()])
-    parts = []
-    for form, paths in forms.items():
-        read = spark.read.options(**_NO_CHECKSUMS, **AS_IT_STANDS).parquet(*paths)
-        stored = dict(zip(columns, form, strict=True))
-        parts.append(read.select(*[_stored(name, stored[name]).cast(kind).alias(name) for name, kind in kinds.items()]))
-    return reduce(lambda left, right: left.unionByName(right), parts)
-
-
-def _stored(name: str, form: str) -> Column:
-    """A column as Spark reads it, nanoseconds mended: Spark has none and reads them as numbers."""
-    if form.startswith("timestamp[ns") and form != INT96:
-        # "div" stays among whole numbers: "/" would go through doubles, which hold no nanoseconds of our days.
-        return sql.expr(f"timestamp_micros(`{name}` div 1000)")
-    return sql.col(f"`{name}`")
+        fields = schema_of(_TABLES[name])
+        return spark.createDataFrame([], fields).select(*_COLUMNS[name])
+    return united([_columns_of(_parquet(spark, paths), location, name) for paths in forms.values()])

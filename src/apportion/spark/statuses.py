@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -62,8 +64,7 @@ def _by_footers(folder: Path, name: str) -> TableStatus:
     files = [file for file in parquet.files(folder) if file.parent == folder]
     with errors.plainly(folder, errors.COPY_AGAIN if name == "records" else errors.MAKE_ANEW):
         footers = [pq.read_metadata(file) for file in files]
-    column = time_of(name)
-    times = [time for footer in footers if (time := newest_of(footer, column)) is not None]
+    times = [time for footer in footers if (time := newest_of(footer, _TIME.get(name, "at"))) is not None]
     return TableStatus(
         name,
         sum(footer.num_rows for footer in footers),
@@ -74,26 +75,20 @@ def _by_footers(folder: Path, name: str) -> TableStatus:
     )
 
 
-def time_of(name: str) -> str:
-    """The column that tells a row's time, where the table has one."""
-    return "timestamp" if name == "records" else "at"
+_TIME: Final = {"records": "timestamp"}
+"""The column that tells a row's time, where it is another than ``at``."""
 
 
-def newest_of(footer: object, column: str) -> datetime | None:
+def newest_of(footer: pq.FileMetaData, column: str) -> datetime | None:
     """The greatest value of a time column, by the statistics of a file's row groups."""
     newest: datetime | None = None
-    for group in range(footer.num_row_groups):  # type: ignore[attr-defined]
-        part = footer.row_group(group)  # type: ignore[attr-defined]
-        for number in range(part.num_columns):
-            chunk = part.column(number)
-            if chunk.path_in_schema != column or chunk.statistics is None or not chunk.statistics.has_min_max:
-                continue
-            try:
+    for group, number in product(range(footer.num_row_groups), range(footer.num_columns)):
+        chunk = footer.row_group(group).column(number)
+        if chunk.path_in_schema == column and chunk.statistics is not None and chunk.statistics.has_min_max:
+            with suppress(ValueError, OverflowError):  # a time that Python's calendar does not reach
                 time = chunk.statistics.max
-            except (ValueError, OverflowError):  # a time that Python's calendar does not reach
-                continue
-            time = time if time.tzinfo else time.replace(tzinfo=UTC)
-            newest = time if newest is None else max(newest, time)
+                time = time if time.tzinfo else time.replace(tzinfo=UTC)
+                newest = time if newest is None else max(newest, time)
     return newest
 
 
@@ -121,7 +116,7 @@ def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, versio
     from pyspark.sql import functions as sql
 
     rows = tables.read(spark, named, version)
-    time = time_of(name)
+    time = _TIME.get(name, "at")
     known = sql.max(sql.unix_micros(time)) if time in rows.columns else sql.lit(None).cast("bigint")
     counted = rows.agg(sql.count(sql.lit(1)).alias("n"), known.alias("newest")).collect()[0]
     detail = _detail(spark, tables, named)
