@@ -27,6 +27,7 @@ from apportion.errors import BadInput, Unavailable
 from apportion.inputs import cluster
 from apportion.pipeline import decode
 from apportion.spark import bronze, capture, errors, job, packages, session
+from apportion.spark.location import locate
 from apportion.spark.python_source import OffsetsStream, towards
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
@@ -337,7 +338,7 @@ def test_what_compaction_took_between_two_runs_is_seen(kafka: Broker, spark: Any
         "--add-config",
         "segment.ms=200,min.cleanable.dirty.ratio=0.001,max.compaction.lag.ms=200",
     )  # fmt: skip
-    wait_for_compaction(kafka, number, bronze.position(tmp_path)[number])
+    wait_for_compaction(kafka, number, bronze.FolderBronze(locate(tmp_path), tmp_path).position()[number])
     lines: list[str] = []
     found = job.capture(kafka.bootstrap, tmp_path, spark=spark, progress=lines.append)
     assert found.missing > 0

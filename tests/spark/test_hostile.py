@@ -21,6 +21,7 @@ from tests.spark.test_folder import bytes_of, written
 from apportion.errors import ApportionError, BadInput
 from apportion.inputs import tables
 from apportion.spark import bronze, folder, job, scratch
+from apportion.spark.location import locate
 from apportion.wire.coordinator import NEWEST_VERSION
 
 pytestmark = pytest.mark.spark
@@ -192,7 +193,7 @@ def test_a_checkpoint_that_another_program_wrote_is_a_sentence(tmp_path: Path, o
     if offsets is not None:
         (tmp_path / "checkpoint" / "offsets" / "0").write_bytes(offsets)
     with pytest.raises(BadInput, match="checkpoint: found a checkpoint that cannot be read"):
-        bronze.position(tmp_path)
+        bronze.FolderBronze(locate(tmp_path), tmp_path).position()
 
 
 @pytest.mark.parametrize("origin", [b"", b"\xff", b"7", b"[]", b"{}", b'{"version": 1}', None])

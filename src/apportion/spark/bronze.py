@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from apportion.errors import BadInput
 from apportion.inputs import cluster
 from apportion.spark import folder as folders
 from apportion.spark import lake, lock
-from apportion.spark.files import SHOWN, sync, write_rows
+from apportion.spark.files import SHOWN, drafted, sync, write_rows
 from apportion.spark.location import Location
 from apportion.spark.schemas import schema_of
 from apportion.spark.session import AS_IT_STANDS, is_connect
@@ -81,7 +81,8 @@ class FolderBronze:
 
     def begin(self, origin: Origin) -> None:
         """Write ``capture.json``."""
-        replace(self._folder / _ORIGIN, lambda draft: draft.write_text(json.dumps(asdict(origin)) + "\n"))
+        with self._drafted(_ORIGIN) as draft:
+            draft.write_text(json.dumps(asdict(origin)) + "\n")
 
     def holds_records(self) -> bool:
         """Whether there is a file of records, of a capture or of anybody."""
@@ -89,24 +90,26 @@ class FolderBronze:
 
     def has_checkpoint(self) -> bool:
         """Whether a batch was ever begun."""
-        return any(file.name.isdigit() for file in (self._folder / "checkpoint" / "offsets").glob("*"))
+        return bool(self._batches("offsets"))
 
     def position(self) -> dict[int, int]:
         """By the newest commit of the checkpoint."""
-        return position(self._folder)
+        return _position(str(self._folder / "checkpoint"), self._batches)
+
+    def _batches(self, name: str) -> dict[int, str]:
+        """The files of a log of the checkpoint, by the number of their batch."""
+        files = (self._folder / "checkpoint" / name).glob("*")
+        return {int(file.name): file.read_text(errors="replace") for file in files if file.name.isdigit()}
 
     def take(self, stream: DataFrame) -> None:
         """A file a batch."""
         (self._folder / "records").mkdir(exist_ok=True)
 
-        def keep(batch: DataFrame, number: int) -> None:
-            self._keep(batch, number)
-
         checkpoint = self._folder / "checkpoint"
         if not self.has_checkpoint():
             # Spark begins in empty folders alone, and one that is killed while it writes its first plan leaves a draft.
             shutil.rmtree(checkpoint, ignore_errors=True)
-        writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(checkpoint))
+        writer = stream.writeStream.foreachBatch(self._keep).option("checkpointLocation", str(checkpoint))
         _finish(writer.trigger(availableNow=True).start())
         _sync_checkpoint(checkpoint)
 
@@ -142,12 +145,20 @@ class FolderBronze:
 
     def sample(self, ends: pa.Table, topics: pa.Table) -> None:
         """A file of its own for each sample."""
-        samples = self._folder / "samples"
-        samples.mkdir(exist_ok=True)
+        (self._folder / "samples").mkdir(exist_ok=True)
         stamp = int(datetime.now(UTC).timestamp() * 1000)
-        replace(samples / f"ends-{stamp}.parquet", lambda draft: pq.write_table(ends, draft))
-        replace(self._folder / "topics.parquet", lambda draft: pq.write_table(topics, draft))
-        replace(self._folder / "ends.parquet", lambda draft: pq.write_table(ends, draft))
+        tables = {f"samples/ends-{stamp}.parquet": ends, "topics.parquet": topics, "ends.parquet": ends}
+        for name, table in tables.items():
+            with self._drafted(name) as draft:
+                pq.write_table(table, draft)
+
+    @contextmanager
+    def _drafted(self, name: str) -> Iterator[Path]:
+        """What is written in the block becomes a file of the dump, whole or not at all, and is on the disk then."""
+        file = self._folder / name
+        with drafted(file, self._staging) as draft:
+            yield draft
+        sync(file.parent)
 
 
 def _as_file(file: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -181,26 +192,21 @@ def _origin_of(where: str, text: str) -> Origin:
     raise BadInput(where, f"version {version}", f"version {VERSION}; capture into a new place")
 
 
-def position(folder: Path) -> dict[int, int]:
-    """Partition -> next offset of a folder, as of the last batch that was finished; empty before the first."""
-    checkpoint = folder / "checkpoint"
-    finished = [int(file.name) for file in (checkpoint / "commits").glob("*") if file.name.isdigit()]
-    if not finished:
-        return {}
+def _position(checkpoint: str, batches: Callable[[str], dict[int, str]]) -> dict[int, int]:
+    """Partition -> next offset, as of the last batch that was finished; empty before the first.
+
+    batches
+        Gives the files of one of the checkpoint's logs, by the numbers of batches.
+    """
+    finished = batches("commits")
     try:
-        return _offsets((checkpoint / "offsets" / str(max(finished))).read_text())
-    except (OSError, *_NOT_SPARKS) as error:
-        raise BadInput(str(checkpoint), "a checkpoint that cannot be read", "one of this version's") from error
-
-
-_NOT_SPARKS: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""Errors of ``_offsets`` where the text is another's."""
-
-
-def _offsets(text: str) -> dict[int, int]:
-    """The positions in an offsets file of Spark's: its last line is that of the only source."""
-    commit = json.loads(text.splitlines()[-1])
-    return {int(number): int(offset) for number, offset in commit.get(cluster.OFFSETS, commit).items()}
+        if not finished:
+            return {}
+        # An offsets file of Spark's: its last line is that of the only source.
+        offsets = json.loads(batches("offsets")[max(finished)].splitlines()[-1])
+        return {int(number): int(offset) for number, offset in offsets.get(cluster.OFFSETS, offsets).items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadInput(checkpoint, "a checkpoint that cannot be read", "one of this version's") from error
 
 
 def _finish(query: StreamingQuery) -> None:
@@ -218,15 +224,6 @@ def _sync_checkpoint(checkpoint: Path) -> None:
             for file in sorted(files, key=lambda file: file.stat().st_mtime)[-2:]:
                 sync(file)
             sync(folder)
-
-
-def replace(file: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file whole or not at all; it is on the disk when this returns."""
-    draft = file.with_name(f".{file.name}.draft")
-    write(draft)
-    sync(draft)
-    os.replace(draft, file)
-    sync(file.parent)
 
 
 # -- tables ----------------------------------------------------------------------------------------------------------
@@ -267,13 +264,7 @@ class LakeBronze:
 
     def position(self) -> dict[int, int]:
         """By the newest commit of the checkpoint, read by Spark: whatever it can write, it can read."""
-        finished = self._batches("commits")
-        if not finished:
-            return {}
-        try:
-            return _offsets(self._batches("offsets")[max(finished)])
-        except _NOT_SPARKS as error:
-            raise BadInput(self._checkpoint, "a checkpoint that cannot be read", "one of this version's") from error
+        return _position(self._checkpoint, self._batches)
 
     def _batches(self, name: str) -> dict[int, str]:
         """The files of a log of the checkpoint, by the number of their batch."""

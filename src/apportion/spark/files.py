@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -42,11 +43,22 @@ def write_rows(file: Path, rows: pa.Table, bundles: bool = False) -> None:
     """
     import pyarrow.parquet as pq  # only here: executors of a cluster, which may lack what it needs, import this file
 
-    # Another attempt of the same task may be at work: each has a draft of its own, and all hold the same rows.
-    draft = file.with_name(f".{file.name}.{uuid4().hex}")
-    try:
+    with drafted(file) as draft:
         at_once = 1 if bundles else ROWS_A_GROUP
         pq.write_table(rows, draft, row_group_size=at_once, use_dictionary=not bundles, store_schema=False)
+
+
+@contextmanager
+def drafted(file: Path, beside: Path | None = None) -> Iterator[Path]:
+    """A draft, to be written in the block: then it gets the file's name, whole and on the disk.
+
+    beside
+        The folder of the draft, on the same disk; by default the file's own, where it is hidden.
+    """
+    # Another attempt of the same task may be at work: each has a draft of its own, and all hold the same rows.
+    draft = (beside or file.parent) / f".{file.name}.{uuid4().hex}"
+    try:
+        yield draft
         sync(draft)
         os.replace(draft, file)
     finally:
@@ -63,12 +75,6 @@ def _by_day(rows: pa.Table, day: str | None) -> Iterator[tuple[str, pa.Table]]:
     for first, behind in pairwise([0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]):
         if behind > first:
             yield named[first].as_py(), rows.slice(first, behind - first)
-
-
-def write_empty(file: Path, schema: pa.Schema) -> None:
-    """A file that shows the columns of a table without rows."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_rows(file, schema.empty_table())
 
 
 def sync(path: Path) -> None:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import lock
 from apportion.spark.arrow_rows import ARROW, DRIVER, STATE, Delivery, packed
-from apportion.spark.files import SHOWN, link, sync, write_empty, write_rows, write_table
+from apportion.spark.files import SHOWN, drafted, link, sync, write_rows, write_table
 from apportion.spark.schemas import spark_schema
 from apportion.spark.session import AS_IT_STANDS, is_connect
 from apportion.spark.shelves import FolderShelf
@@ -154,7 +154,9 @@ class FolderStore:
         """
         stage = self._staging / "new" / name
         if whole and not rows:
-            write_empty(stage / _EMPTY, ARROW if name == STATE else arrow_schema(TABLES[name]))
+            stage.mkdir(parents=True, exist_ok=True)
+            schema = ARROW if name == STATE else arrow_schema(TABLES[name])
+            write_rows(stage / _EMPTY, schema.empty_table())
         elif not whole:
             for file in sorted((self.root / name).glob(SHOWN)):
                 if file.name != _EMPTY:
@@ -173,10 +175,8 @@ class FolderStore:
         for folder in {(self._staging / "new" / name).parent for name in self._written} | {self._staging / "new"}:
             if folder.exists():
                 sync(folder)
-        draft = self._staging / (_JOURNAL + ".draft")
-        draft.write_text(json.dumps(self._written))
-        sync(draft)
-        os.replace(draft, self._staging / _JOURNAL)
+        with drafted(self._staging / _JOURNAL) as draft:
+            draft.write_text(json.dumps(self._written))
         sync(self._staging)
         sync(self.root)
         _move(self.root, self._staging)

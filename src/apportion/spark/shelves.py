@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.errors import Unavailable
+from apportion.spark.files import drafted
 from apportion.spark.session import is_connect
 
 if TYPE_CHECKING:
@@ -54,12 +55,8 @@ class FolderShelf:
 
     def overwrite(self, name: str, text: str) -> None:
         """In one step."""
-        draft = self.folder / f".{name}.{os.getpid()}.draft"
-        try:
+        with drafted(self.folder / name) as draft:
             draft.write_text(text)
-            os.replace(draft, self.folder / name)
-        finally:
-            draft.unlink(missing_ok=True)
 
     def delete(self, name: str) -> None:
         """Take it away, if it is there."""

@@ -62,11 +62,11 @@ class Dump:
         if name in self._forms:
             forms = self._forms[name]
             chosen = forms if files is None else {file: form for file, form in forms.items() if str(file) in files}
-            return _table(self.spark, self.location, name, chosen)
+            return _table(self.spark, name, chosen)
         frame = self._frames[name]
         if frame is None or (files is not None and not files):
-            return _table(self.spark, self.location, name, {})
-        return frame if files is None else _columns_of(_parquet(self.spark, sorted(files)), self.location, name)
+            return _table(self.spark, name, {})
+        return frame if files is None else _columns_of(_parquet(self.spark, sorted(files)), name, self.location)
 
     def count(self) -> int:
         """How many records there are; of plain files their footers tell."""
@@ -92,7 +92,7 @@ def open_dump(spark: SparkSession, location: Location) -> Dump:
         frame, files[name] = _found(spark, location, name)
         if frame is None and name in ("records", "ends"):
             raise BadInput(str(location), f"no table {name}", "a dump: a place that a capture made, or files of one")
-        frames[name] = None if frame is None else _columns_of(frame, location, name)
+        frames[name] = None if frame is None else _columns_of(frame, name, location)
     return Dump(spark, location, files if files["records"] else None, {}, frames)
 
 
@@ -148,8 +148,12 @@ def _parquet(spark: SparkSession, files: Collection[str]) -> DataFrame:
     return spark.read.options(**options, **AS_IT_STANDS).parquet(*files)
 
 
-def _columns_of(frame: DataFrame, location: Location, name: str) -> DataFrame:
-    """Exactly the columns of a table of a dump, of its types."""
+def _columns_of(frame: DataFrame, name: str, location: Location | None) -> DataFrame:
+    """Exactly the columns of a table of a dump, of its types.
+
+    location
+        Where they are; None where their types were checked before.
+    """
     fields, types = schema_of(_TABLES[name]), {field.name: field.dataType.simpleString() for field in frame.schema}
     selected = []
     for column in _COLUMNS[name]:
@@ -162,25 +166,23 @@ def _columns_of(frame: DataFrame, location: Location, name: str) -> DataFrame:
             # Spark has no nanoseconds and reads them as numbers. "div" stays among whole numbers: "/" would go through
             # doubles, which hold no nanoseconds of our days.
             values = sql.expr(f"timestamp_micros(`{column}` div 1000)")
-        elif actual != needed and not any({actual, needed} <= kinds for kinds in _ALIKE):
+        elif location is not None and actual != needed and not any({actual, needed} <= kinds for kinds in _ALIKE):
             raise BadInput(f"{location}: {name}, column {column}", f"type {actual}", needed)
         selected.append(values.cast(kind).alias(column))
     return frame.select(*selected)
 
 
 _ALIKE: Final = (
-    {"tinyint", "smallint", "int", "bigint", "decimal(20,0)"}, {"timestamp", "timestamp_ntz"}, {"void", "string"},
-    {"array<void>", "array<string>"},
+    {"tinyint", "smallint", "int", "bigint"}, {"timestamp", "timestamp_ntz"}, {"void", "string"}
 )  # fmt: skip
 """Types of one kind: whole numbers of any size, times with a zone or without."""
 
 
-def _table(spark: SparkSession, location: Location, name: str, files: Forms) -> DataFrame:
+def _table(spark: SparkSession, name: str, files: Forms) -> DataFrame:
     """The files as one table; files of one form are read together."""
     forms: dict[tuple[str, ...], list[str]] = {}
     for file, stored in files.items():
         forms.setdefault(tuple(stored.values()), []).append(str(file))
     if not forms:
-        fields = schema_of(_TABLES[name])
-        return spark.createDataFrame([], fields).select(*_COLUMNS[name])
-    return united([_columns_of(_parquet(spark, paths), location, name) for paths in forms.values()])
+        return spark.createDataFrame([], schema_of(_TABLES[name])).select(*_COLUMNS[name])
+    return united([_columns_of(_parquet(spark, paths), name, None) for paths in forms.values()])
