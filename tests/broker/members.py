@@ -89,7 +89,7 @@ class Running:
             try:
                 self.rounds.append(self.governor.round())
             except ApportionError as error:  # as the service does: it is told, and the next round tries again
-                self.rounds.append(Governed(time.time(), "failed", says=(str(error),)))
+                self.rounds.append(Governed(time.time(), "failed", sentences=(str(error),)))
 
     def stop(self) -> None:
         self.over.set()

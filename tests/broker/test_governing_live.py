@@ -46,7 +46,7 @@ def test_failover_by_client_ids_holds_through_deaths_of_owner_and_governor(
         assert until(lambda: [len(members[n].held) for n in (10, 5, 7)] == [24, 0, 0])
         [seen] = live.read(cluster, ["g"])
         assert len(seen.raw["members"]) == 3, "the carrier is no member"
-        assert any("Governed by a plan of 20" in says for says in seen.says)
+        assert any("Governed by a plan of 20" in sentences for sentences in seen.sentences)
         for command in (["describe"], ["watch", "--once"], ["switch"]):
             told = shown(governed_broker, *command, "--group", "g")
             assert "Governed by a plan of 20" in told, command
@@ -129,7 +129,7 @@ def test_a_group_that_uses_another_assignor_is_left_alone(governed_broker: Broke
     governor = Governor(cluster, "theirs", GroupRule(re.compile(".*"), find("sticky")))
     seen = governor.round()
     assert (seen.outcome, governor.carriers) == ("not ours", [])
-    assert "needed is group.remote.assignor=apportion" in seen.says[0]
+    assert "needed is group.remote.assignor=apportion" in seen.sentences[0]
     member.close()
 
 
@@ -163,7 +163,7 @@ def test_rules_are_read_from_a_file_and_mistakes_are_sentences(tmp_path: Path) -
         "x": {"instance_id": "pod-0", "client_id": "w-c4", "priority": 10, "capacity": 4, "facts": {"warmth": 3}},
         "y": {"client_id": "v"},
     }
-    for text, says in (
+    for text, sentences in (
         ("[[group]]\nassignor = 'sticky'\n", "group 1"),
         ("[[group]]\nname = 'a'\nassignor = 'stiky'\n", "Maybe you meant 'sticky'"),
         ("[[group]]\npattern = '('\n", "a regular expression"),
@@ -171,7 +171,7 @@ def test_rules_are_read_from_a_file_and_mistakes_are_sentences(tmp_path: Path) -
         ("group = 3", "[[group]] entries"),
     ):
         file.write_text(text)
-        with pytest.raises(BadInput, match=re.escape(says)):
+        with pytest.raises(BadInput, match=re.escape(sentences)):
             read_rules(str(file))
 
 

@@ -18,7 +18,7 @@ from apportion.errors import BadInput
 from apportion.history import scenarios, shared_plans
 from apportion.history.records import CLASSIC, Generation, GenerationMember
 from apportion.history.scenarios import ScenarioResult, outcomes, what_if
-from apportion.history.shared_plans import GroupsAlike, SharedPlans, lay_on
+from apportion.history.shared_plans import LikeGroups, SharedPlans, lay_on
 from apportion.history.structure import structure
 from apportion.model.group import Group
 
@@ -192,7 +192,7 @@ def test_groups_that_are_laid_on_one_plan_together_each_get_what_the_foreign_str
     assert alike is not None
     assert template is not None
     theirs = [structure(*asked[1:]) for asked in both]
-    groups = GroupsAlike(
+    groups = LikeGroups(
         np.stack([one.lag for one in theirs if one]), [one.members for one in theirs if one],
         [one.topics for one in theirs if one], [lambda few, q=q: outcomes(q[0], q[1], q[2], q[3], few) for q in both],
     )  # fmt: skip

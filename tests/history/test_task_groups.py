@@ -366,10 +366,12 @@ def test_topics_by_pattern_are_said_not_to_be_known() -> None:
     log.put(17, {"epoch": 1, "metadataHash": 5}, epoch=1)
     present = histories(log).present
     assert present is not None
-    assert len(present.says) == 4
-    assert present.says[0].startswith("Sub-topology 0 reads topics by the pattern 'clicks-0.*': no record names them")
-    assert present.says[-1] == "So with 2 more patterns."
-    assert all(map(is_note, present.says)), "nothing is wrong with that"
+    assert len(present.sentences) == 4
+    assert present.sentences[0].startswith(
+        "Sub-topology 0 reads topics by the pattern 'clicks-0.*': no record names them"
+    )
+    assert present.sentences[-1] == "So with 2 more patterns."
+    assert all(map(is_note, present.sentences)), "nothing is wrong with that"
 
 
 def test_every_generation_of_a_streams_group_is_of_its_kind() -> None:

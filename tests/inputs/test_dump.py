@@ -225,7 +225,7 @@ def test_of_topics_that_nobody_wants_the_partitions_are_those_that_a_live_cluste
             continue
         members = {m: {"owned": {}, **fields} for m, fields in group.raw["members"].items()}
         wanted = {topic for fields in members.values() for topic in (*fields["topics"], *fields["owned"])}
-        facts = {"state": "", "protocol": "", "kind": "classic", "generation": 1, "says": [], "members": members}
+        facts = {"state": "", "protocol": "", "kind": "classic", "generation": 1, "sentences": [], "members": members}
         logs = {
             topic: {e["partition"]: {"partition": e["partition"]} for e in entries}
             for topic, entries in memory.world.topics.items()

@@ -21,7 +21,7 @@ def test_its_age_where_the_group_differs_and_whom_the_plan_does_not_know() -> No
     assert under is not None
     assert under.differs == {("t", 1): "b", ("t", 2): "b"}, "partition 3 is planned for somebody who is gone"
     assert under.unknown_members == ["new"]
-    assert under.says == [
+    assert under.sentences == [
         "Governed by a plan of 2025-11-24 16:00:00 UTC, carried by a member that takes nothing.",
         "The plan wants 2 partitions elsewhere: t-1 to b, t-2 to b.",
         "The plan does not know 1 of the members: they came since.",

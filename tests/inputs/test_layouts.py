@@ -154,10 +154,10 @@ def test_a_header_that_a_terminal_cut_is_read_as_far_as_it_goes(width: int) -> N
     if width < whole:
         assert members == 0
         assert not group.owners_told
-        assert "CONSUMER-ID" in group.says[0]
+        assert "CONSUMER-ID" in group.sentences[0]
     elif ROWS[0][:width].split()[-1] in ("H", "HOS", "CLIENT"):
         assert members == 2
-        assert re.search("column (HOST|CLIENT-ID)", group.says[0])
+        assert re.search("column (HOST|CLIENT-ID)", group.sentences[0])
 
 
 def test_a_header_cut_in_a_column_that_it_needs_is_refused_by_that_column() -> None:
@@ -250,12 +250,12 @@ def test_a_number_with_a_sign_between_thousands_is_refused_by_its_line() -> None
 
 def test_ids_that_no_row_has_are_named() -> None:
     [group] = case("lag-is-local-knative2240")
-    assert "No row tells of topic50c(0-26,28-32,34-37): rows may have been left out." in group.says
+    assert "No row tells of topic50c(0-26,28-32,34-37): rows may have been left out." in group.sentences
 
 
 def test_a_lag_that_is_not_the_offsets_difference_is_named() -> None:
     [group] = read(PLAIN.replace(" 30 ", " 99 "))
-    assert "LAG is 99 at orders-0, where the offsets tell 30: the offsets count." in group.says
+    assert "LAG is 99 at orders-0, where the offsets tell 30: the offsets count." in group.sentences
 
 
 def test_a_second_table_that_is_not_read_is_named() -> None:
@@ -325,7 +325,7 @@ def test_one_id_on_two_hosts_is_two_members_whose_ids_are_cut() -> None:
     short = [line.replace(line.split()[6], "consumer-"[: len("consumer-")]) for line in ROWS[1:]]
     [group] = read("\n".join([re.sub(" +", " ", line) for line in [ROWS[0], *short]]))
     assert sizes(group)[1] == 2
-    assert [s for s in group.says if "ids are cut" in s]
+    assert [s for s in group.sentences if "ids are cut" in s]
 
 
 def test_members_without_verbose_count_partitions_and_name_none() -> None:

@@ -439,7 +439,7 @@ def test_a_group_is_put_together_in_one_walk_over_its_commits() -> None:
     entries = {topic: {p: {"partition": p, "end": 9} for p in range(3)} for topic in topics}
     committed = Commits({(topic, p): p for topic in topics for p in range(3)} | {("old", 3): 4})
     facts = {"wanted": {*topics, "gone"}, "kind": "classic", "members": {}, "state": "Empty", "protocol": None}
-    raw = live.observed_group("g", {**facts, "generation": None, "says": []}, committed, entries).raw
+    raw = live.observed_group("g", {**facts, "generation": None, "sentences": []}, committed, entries).raw
     assert walks == ["items"]
     assert raw["topics"].keys() == {*topics, "old"}
     assert raw["topics"]["old"] == [{"partition": 3, "committed": 4}]
@@ -457,4 +457,4 @@ def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> 
     told = live.classic_facts(described(group_id="g", group_state="Stable", protocol_data="range", members=[member]))
     assert told["members"]["m"]["topics"] == []
     assert told["members"]["m"]["owned"] == {}
-    assert told["says"][0].startswith("What m says is no consumer's: ")
+    assert told["sentences"][0].startswith("What m says is no consumer's: ")

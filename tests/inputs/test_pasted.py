@@ -61,7 +61,7 @@ def test_members_without_verbose_count_partitions_and_name_none() -> None:
     """Such a group is not one without partitions, and nothing of it can be planned."""
     group = printed("members")["ads join é"]
     assert group.unnamed_partitions == 5
-    assert list(group.says) == [
+    assert list(group.sentences) == [
         "The text does not name 5 of the partitions that members hold: --members --verbose does."
     ]
     assert printed("offsets", "members")["ads join é"].unnamed_partitions == 0
@@ -73,7 +73,7 @@ def test_guessed_subscriptions_are_told_where_members_hold_different_topics() ->
     fewer = read(text.replace(line + "\n", ""))["ads join é"]
     assert fewer.raw["members"][OTHER]["topics"] == ["clicks"]
     assert (
-        list(fewer.says)
+        list(fewer.sentences)
         == [fewer.assumed]
         == [
             "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
@@ -175,7 +175,7 @@ def test_assignments_as_until_3_9() -> None:
 def test_assignments_without_topics_as_kafka_3_7_prints_them_are_not_guessed() -> None:
     group = read(MEMBERS.format(first="(0,1), (10)"))["g"]
     assert owned(group) == {"m1": {}, "m2": {}}
-    assert "without their topics" in group.says[0]
+    assert "without their topics" in group.sentences[0]
 
 
 # -- what is around it, and what is wrong with it

@@ -20,7 +20,7 @@ RAW: dict[str, Any] = {
         "b": {"topics": ["t"], "owned": {"t": [2]}, "rack": "az2", "capacity": 3},
     },
 }
-SEEN = Observed(RAW, "Stable", "range", "classic", "kafka:9092 (1)", 12, says=["A source's own sentence."])
+SEEN = Observed(RAW, "Stable", "range", "classic", "kafka:9092 (1)", 12, sentences=["A source's own sentence."])
 
 
 def leaves(value: Any) -> Iterator[Any]:

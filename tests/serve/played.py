@@ -209,7 +209,14 @@ def classic(
             "owned": {t: list(p) for t, p in owned.items()},
         }  # fmt: skip
     topics = {*wants, *(topic for owned in members.values() for topic in owned)}
-    facts = {"state": state, "protocol": assignor, "kind": kind, "generation": None, "says": [], "assigned_data": []}
+    facts = {
+        "state": state,
+        "protocol": assignor,
+        "kind": kind,
+        "generation": None,
+        "sentences": [],
+        "assigned_data": [],
+    }
     return DescribedGroup(name, "broker-1:9092 (1)", {**facts, "members": found, "wanted": topics, **fields}, committed)
 
 

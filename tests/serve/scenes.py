@@ -369,7 +369,7 @@ def _described(one: Observed) -> DescribedGroup:
         (name, entry["partition"]): entry["committed"]
         for name, entries in one.raw["topics"].items() for entry in entries if "committed" in entry
     }  # fmt: skip
-    told = {"state": one.state, "protocol": one.protocol, "kind": one.kind, "says": list(one.says),
+    told = {"state": one.state, "protocol": one.protocol, "kind": one.kind, "sentences": list(one.sentences),
             "generation": None if one.kind == "classic" else one.generation}  # fmt: skip
     seats = {"seats": list(one.members)} if one.kind in (STREAMS, SHARE) else {}
     wanted = {t for given in members.values() for t in (*given["topics"], *given["owned"])}

@@ -120,7 +120,7 @@ def described(name: str, case: Case, t: float) -> DescribedGroup:
     }
     facts = {
         "state": "Stable" if members else "Empty", "protocol": "range", "kind": "classic", "generation": None,
-        "says": [], "members": described, "wanted": {wants} if members else set(),
+        "sentences": [], "members": described, "wanted": {wants} if members else set(),
     }  # fmt: skip
     return DescribedGroup(name, "b:1 (1)", facts, {(topic, 0): int(case.committed(t))})
 

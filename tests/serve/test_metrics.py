@@ -64,7 +64,7 @@ def seen(name: str, owned: Mapping[str, list[int]], committed: Mapping[tuple[str
     """A group whose first member holds what is owned, and whose second holds nothing."""
     fields = {"instance_id": None, "client_id": "cli", "host": "/10.0.0.1", "rack": None, "topics": ["clicks"]}
     members = {"cli-1": {**fields, "owned": owned}, "cli-2": {**fields, "owned": {}}}
-    told = {"state": "Stable", "protocol": "range", "kind": "classic", "generation": None, "says": []}
+    told = {"state": "Stable", "protocol": "range", "kind": "classic", "generation": None, "sentences": []}
     return DescribedGroup(name, "b:1 (1)", {**told, "members": members, "wanted": {"clicks"}}, committed)
 
 
@@ -498,7 +498,7 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
     assert not look(1_001).gone
     assert look(1_012).gone, "no broker was away"
     assert not look(1_020, one).gone
-    assert "its coordinator does not list its groups" in look(1_030, listed_all=False).says[0]
+    assert "its coordinator does not list its groups" in look(1_030, listed_all=False).sentences[0]
     assert not look(1_040).gone
     assert not look(1_330).gone, "its broker may still load"
     assert look(1_350).gone

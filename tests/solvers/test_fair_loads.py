@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from apportion.solvers.fair_loads import dealt_cheapest, fair_loads, water_level
+from apportion.solvers.fair_loads import cheapest_units, fair_loads, water_level
 from apportion.solvers.max_flow import Transport, feasible_flow
 
 
@@ -129,7 +129,7 @@ def test_units_are_dealt_cheapest_first_whatever_the_capacities(seed: int) -> No
         heapq.heappush(queue, (price + 2 * int(unit[j]), j))
     most = np.array([sum(1 for (_, at) in levels if at == j) for j in range(columns)])
     dearest = np.array([int((price, j) in levels) for j in range(columns)])
-    least, at_most = dealt_cheapest(total, size, base, unit)
+    least, at_most = cheapest_units(total, size, base, unit)
     assert least.tolist() == (most - dearest).tolist()
     tied = [int(int(unit[j]) * (2 * int(base[j] + least[j]) + 1) == price) for j in range(columns)]
     assert (at_most - least).tolist() == (tied if total else [0] * columns)

@@ -9,7 +9,7 @@ import pytest
 
 from apportion.arrays import NOBODY, Ints
 from apportion.tasks import place as placing
-from apportion.tasks.place import Placing, place, place_at_home
+from apportion.tasks.place import Placing, place, place_at_previous
 
 pytest.importorskip("ortools", reason="the flow to compare with needs OR-tools")
 
@@ -79,7 +79,7 @@ def test_tasks_that_are_warm_in_one_place_or_nowhere_are_placed_by_their_homes_a
         everywhere = (home == NOBODY)[:, None]
         one, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
         whole = place(Placing(warm | everywhere, (~warm).astype(np.int8), one, none))
-        by_home = place_at_home(home, processes)
+        by_home = place_at_previous(home, processes)
         assert by_home is not None
         load = np.bincount(home[home != NOBODY], minlength=processes)
         tied = placing._fill(load, int(np.count_nonzero(home == NOBODY)))[1] and not (home == NOBODY).all()

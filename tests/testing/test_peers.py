@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apportion.testing.broker import Broker
-from apportion.testing.peers import JavaAssignors, JavaCodec, JavaMember, PeerSays
+from apportion.testing.peers import JavaAssignors, JavaCodec, JavaMember, PeerError
 
 pytestmark = pytest.mark.broker
 
@@ -63,7 +63,7 @@ def test_kafkas_assignors_answer_many_groups_in_order(jars: str) -> None:
         alike["members"]["b"]["owned"] = {"t": [0]}
         assert kafka.assign("sticky", alike) == {"a": {"t": [2, 3]}, "b": {"t": [0, 1]}}
         assert answers[:4] * 50 == answers
-        with pytest.raises(PeerSays, match="no assignor is named"):
+        with pytest.raises(PeerError, match="no assignor is named"):
             kafka.assign("best", GROUP)
 
 

@@ -158,14 +158,14 @@ class LagAware:
         """(partitions of the topic,) their owners by the rule, and past ones within the tolerance."""
         span = group.partitions(topic)
         subscribers, lag = group.subscribers(topic), summable(work.amount[span])
-        dealt = (
+        slot = (
             deal_skewed(lag, len(subscribers), self.max_skew) if self.max_skew else deal_rounds(lag, len(subscribers))
         )
         if self.tolerance:
             part = _sharing(group, work, np.arange(span.start, span.stop), self.max_skew)
             if part is not None:
-                dealt = share(part.sharing, self.tolerance, start=dealt).owner
-        return subscribers[dealt]
+                slot = share(part.sharing, self.tolerance, start=slot).owner
+        return subscribers[slot]
 
     def _by_capacity(self, group: Group, work: _Work, everything: _Part) -> Answer:
         """Deal where members can take more and less: counts follow capacities, lag / capacity is evened out."""

@@ -73,10 +73,10 @@ def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, TopicDeal]:
     needs = {topic for topic, cut in cuts.items() if needs_racks(cut)}
     if not needs:
         return {}
-    alike: dict[tuple[bytes, int], list[int]] = {}
+    co_partitioned: dict[tuple[bytes, int], list[int]] = {}
     for topic, cut in cuts.items():
-        alike.setdefault((cut.members.tobytes(), len(cut.owner)), []).append(topic)
-    for topics in alike.values():
+        co_partitioned.setdefault((cut.members.tobytes(), len(cut.owner)), []).append(topic)
+    for topics in co_partitioned.values():
         if len(topics) > 1:
             deal_in_step([cuts[topic] for topic in topics], [group.number[group.partitions(t)] for t in topics])
         elif topics[0] in needs:

@@ -15,11 +15,11 @@ from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
 from apportion.errors import BadInput, UnknownName
 from apportion.model.group import Group, MemberState
 from apportion.model.plan import Answer, Later, hand_over
-from apportion.tasks.alike import AlikeState, NotCounted, active_of, target_of
 from apportion.tasks.application_state import ApplicationState, Process, application_state
 from apportion.tasks.assignor import GOALS, TaskAnswer, place_active
 from apportion.tasks.explain import TaskReasons
-from apportion.tasks.place import LARGE, place_at_home
+from apportion.tasks.identical_processes import IdenticalState, NotCounted, active_of, target_of
+from apportion.tasks.place import LARGE, place_at_previous
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Partitions, Subtopology, Task, Topology
@@ -69,8 +69,8 @@ class Streams(TaskSettings):
         members = [m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])]
         if not members or not any(topology.counts(partitions)):
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
-        if (alike := self._alike(group, topology, partitions, members)) is not None:
-            return alike
+        if (answer := self._on_identical(group, topology, partitions, members)) is not None:
+            return answer
         task_of = _tasks_of_partitions(group, topology)
         racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
         wants = _wants(group, topology, partitions, members)
@@ -136,8 +136,8 @@ class Streams(TaskSettings):
         )
         if not members or not any(counts) or sum(counts) * len(members) > CELLS:
             return self.assign(group)
-        if (alike := self._alike(group, topology, partitions, members)) is not None:
-            return alike
+        if (answer := self._on_identical(group, topology, partitions, members)) is not None:
+            return answer
         task_of = _task_numbers(group, topology, counts)
         wants = _wants(group, topology, partitions, members)
 
@@ -162,13 +162,15 @@ class Streams(TaskSettings):
             process_of[members] = np.arange(len(members))
             held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
             home[task_of[held]] = process_of[group.owner[held]]
-            active = place_at_home(home, len(members))
+            active = place_at_previous(home, len(members))
             if active is not None:
                 return active, dict.fromkeys(GOALS[:-1], "optimal")
         return place_active(_state(group, topology, counts, task_of, members, wants), self)
 
-    def _alike(self, group: Group, topology: Topology, partitions: Partitions, members: list[int]) -> Answer | None:
-        """The answer by counting (``tasks.alike``) to a large group whose members are alike; None of any other.
+    def _on_identical(
+        self, group: Group, topology: Topology, partitions: Partitions, members: list[int]
+    ) -> Answer | None:
+        """The answer by counting (``tasks.identical_processes``) to a large group of like members; else None.
 
         Names are made when somebody looks: a rollout plans such a group thousands of times.
         """
@@ -185,14 +187,14 @@ class Streams(TaskSettings):
         by_number = np.append(ordered, NOBODY)
 
         def planned(of: Group) -> tuple[Ints, Ints]:
-            active = active_of(_alike_state(of, task_of, ordered, sum(counts), copies), self)
+            active = active_of(_identical_state(of, task_of, ordered, sum(counts), copies), self)
             return by_number[np.append(active, NOBODY)[task_of]], active
 
         together = np.where(task_of != NOBODY, task_of, sum(counts) + np.arange(group.P))
         try:
             owner, active = planned(group)
             owner, active = _as_next_round(group, owner, together, planned) or (owner, active)
-            state = _alike_state(group, task_of, ordered, sum(counts), copies)
+            state = _identical_state(group, task_of, ordered, sum(counts), copies)
             target, warm = target_of(state, active, self)
         except NotCounted:
             return None
@@ -343,9 +345,9 @@ def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints
     return ints([n for n, _ in lacks]), ints([q for _, q in lacks]), ints(list(lacks.values()))
 
 
-def _alike_state(
+def _identical_state(
     group: Group, task_of: Ints, members: Ints, tasks: int, copies: tuple[Ints, Ints, Ints]
-) -> AlikeState:  # fmt: skip
+) -> IdenticalState:  # fmt: skip
     """The state without names; ``NotCounted`` where two members ran one task, or who ran it tells that state lacks."""
     process_of = np.full(group.M, NOBODY, dtype=np.int64)
     process_of[members] = np.arange(len(members))
@@ -356,7 +358,7 @@ def _alike_state(
     elsewhere = process != ran[task]
     if (ran[task_of[held]] != process_of[group.owner[held]]).any() or lag[~elsewhere].any():
         raise NotCounted
-    return AlikeState(ran, len(members), task[elsewhere], process[elsewhere], lag[elsewhere])
+    return IdenticalState(ran, len(members), task[elsewhere], process[elsewhere], lag[elsewhere])
 
 
 def _restored(group: Group, task_of: Ints, warm: Ints, at: Ints) -> MemberState | None:
@@ -393,8 +395,8 @@ def _as_next_round(
         The owners, and what comes with them, of this group with any past.
     """
     first = back = hand_over(group, owner, together=together)
-    at_home = (group.owner != NOBODY) & (group.owner == owner)
-    if not back.any() or np.isin(together[at_home], together[back]).any():
+    stays = (group.owner != NOBODY) & (group.owner == owner)
+    if not back.any() or np.isin(together[stays], together[back]).any():
         return None
     # What is not kept back stays where it is, so that from round to round no more is kept back.
     for _ in range(len(np.unique(together[first])) + 1):

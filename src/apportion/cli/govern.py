@@ -103,7 +103,7 @@ def _told(group: str, governed: Governed) -> None:
     if governed.outcome == "unchanged":
         return
     more = f", {governed.differs} partitions to move" if governed.outcome == "published" else ""
-    tell(f"{group}: {governed.outcome}{more}{''.join(f'; {says}' for says in governed.says)}")
+    tell(f"{group}: {governed.outcome}{more}{''.join(f'; {sentence}' for sentence in governed.sentences)}")
 
 
 def _rules(args: argparse.Namespace) -> tuple[GroupRule, ...]:

@@ -100,8 +100,10 @@ DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
 
 def add_assignor(parser: Parser, default: str | None = DEFAULT_ASSIGNOR) -> None:
     """``--assignor`` and ``--set``; names are checked by the strategies' own register, which is slow to import."""
-    says = f" (default: {default})" if default else ""
-    parser.add_argument("-A", "--assignor", metavar="NAME", default=default, help=f"the strategy{says}; see assignors")
+    default_text = f" (default: {default})" if default else ""
+    parser.add_argument(
+        "-A", "--assignor", metavar="NAME", default=default, help=f"the strategy{default_text}; see assignors"
+    )
     parser.add_argument(
         "--set", metavar="KEY=VALUE", dest="settings", action="append", type=setting, default=[],
         help="a setting of the strategy; may be given more than once",

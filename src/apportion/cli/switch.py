@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         )
     elif len(switches) == 1 and args.output in ("table", "wide"):
         only, seen, _ = switches[0]
-        under = seen.governed.says if seen.governed else []
+        under = seen.governed.sentences if seen.governed else []
         emit_tables([switching.group_table(only)], args.output, [*under, *switching.sentences(only)])
     else:
         answers = [one for one, _, _ in switches]

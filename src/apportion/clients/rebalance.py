@@ -158,8 +158,8 @@ class SeenGroup(NamedTuple):
     def of(cls, group: Group, withheld: bool) -> SeenGroup:
         """What counts of a group for the next time."""
         sizes = (group.start[1:] - group.start[:-1]).tolist()
-        alike = len(group.subscriptions) == 1 and len(group.subscriptions[0]) == group.T
-        subscriptions = None if alike else (group.subscriptions, group.subscription_of)
+        equal = len(group.subscriptions) == 1 and len(group.subscriptions[0]) == group.T
+        subscriptions = None if equal else (group.subscriptions, group.subscription_of)
         return cls(group.topics, sizes, group.members, group.instance_ids, subscriptions, withheld)
 
     def wishes(self) -> tuple[tuple[Ints, ...], Ints]:

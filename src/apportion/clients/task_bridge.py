@@ -240,7 +240,7 @@ def _shares(
     moving = np.flatnonzero(plan.answer.active != plan.answer.target).tolist()
     coming = {plan.application.tasks[n]: plan.application.processes[plan.answer.target[n]].process_id for n in moving}
 
-    def at_home(task: Task, member: _Member) -> bool:
+    def holds_state(task: Task, member: _Member) -> bool:
         """Whether another consumer of the same process still has it: they share the file."""
         return any(task in other.runs and other.process == member.process for other in members)
 
@@ -250,7 +250,7 @@ def _shares(
         now = [task for task in mine if _free(topology.partitions_of(task, sizes), holders, member.member_id)]
         away = set(mine) - set(now)
         waits = [
-            task for task in away if topology.subtopologies[task.subtopology].stateful and not at_home(task, member)
+            task for task in away if topology.subtopologies[task.subtopology].stateful and not holds_state(task, member)
         ]
         owned: dict[str, list[int]] = {}
         for task in now:

@@ -80,7 +80,7 @@ class Governed:
     number: int | None = None
     differs: int = 0
     members: int = 0
-    says: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Governor:
         foreign = self._foreign(seen)
         if foreign:
             self.release()
-            return Governed(time.time(), "not ours", says=(foreign,))
+            return Governed(time.time(), "not ours", sentences=(foreign,))
         raw = self.rule.with_facts(seen.raw)
         if not raw["members"]:
             return Governed(time.time(), "empty")

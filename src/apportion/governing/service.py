@@ -72,7 +72,7 @@ def _round(governor: Governor, told: Callable[[str, Governed], None]) -> None:
     try:
         told(governor.group, governor.round())
     except ApportionError as error:
-        told(governor.group, Governed(time.time(), "failed", says=(str(error),)))
+        told(governor.group, Governed(time.time(), "failed", sentences=(str(error),)))
 
 
 def _beat(governor: Governor) -> None:

@@ -32,7 +32,7 @@ class Present:
         The classic generation or the group's epoch; None for a simple group.
     members
         With what they hold now: of a KIP-848 member its current assignment, not its target.
-    says
+    sentences
         What of the topics is not known, a sentence each: patterns that the broker resolves.
     """
 
@@ -42,7 +42,7 @@ class Present:
     generation: int | None
     members: tuple[GenerationMember, ...]
     readable: bool = True
-    says: tuple[str, ...] = ()
+    sentences: tuple[str, ...] = ()
 
 
 OTHERS: Final = frozenset({SHARE, STREAMS})
@@ -132,7 +132,7 @@ def _of_broker(
     state = state_of(len(members))
     notes = patterns.of_topology(records.subtopologies) if isinstance(records, StreamsRecords) else ()
     protocol = protocol if members else None
-    return Present(kind, state, protocol, records.epoch, members, readable=kind == STREAMS, says=notes)
+    return Present(kind, state, protocol, records.epoch, members, readable=kind == STREAMS, sentences=notes)
 
 
 @dataclass
@@ -291,8 +291,8 @@ class _Epochs:
             return None
         state = "Stable" if self.members else "Empty"
         seats = self._members(self.current, "assignedPartitions")
-        says = patterns.of_members(body.get("subscribedTopicRegex") for body in self.members.values())
-        return Present(CONSUMER, state, self._assignor(), self.epoch, seats, says=says)
+        sentences = patterns.of_members(body.get("subscribedTopicRegex") for body in self.members.values())
+        return Present(CONSUMER, state, self._assignor(), self.epoch, seats, sentences=sentences)
 
 
 def _epoch_seat(

@@ -44,7 +44,7 @@ from apportion.server_side.java_hash import string_hashes
 from apportion.solvers.number_partitioning import deal_rounds_many
 from apportion.strategy.traits import traits_of
 
-__all__ = ("COLUMNS", "AnswerBlock", "Columns", "GroupsAlike", "SharedPlans", "lay_on")
+__all__ = ("COLUMNS", "AnswerBlock", "Columns", "LikeGroups", "SharedPlans", "lay_on")
 
 BY_NAME: Final = "broker-uniform"
 """It hashes names: asked for each group, with its names and lags put into the arrays of the first (``many_hashes``)."""
@@ -65,7 +65,7 @@ of an error has names in it."""
 
 
 @dataclass(frozen=True)
-class GroupsAlike:
+class LikeGroups:
     """G groups of one structure.
 
     lag
@@ -114,7 +114,7 @@ class SharedPlans:
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
             self._kept.move_to_end(alike.key)
-            one = GroupsAlike(
+            one = LikeGroups(
                 alike.lag[None, :], [alike.members], [alike.topics],
                 [lambda few: outcomes(name, generations, present, topics, few)],
             )  # fmt: skip
@@ -135,7 +135,7 @@ class SharedPlans:
         return template
 
 
-def lay_on(questions: Sequence[tuple[Template, GroupsAlike]]) -> list[tuple[AnswerBlock, list[int]]]:
+def lay_on(questions: Sequence[tuple[Template, LikeGroups]]) -> list[tuple[AnswerBlock, list[int]]]:
     """The rows of groups of known structures, with their own lags and names.
 
     Returns
@@ -231,7 +231,7 @@ class Template:
 class _Laying:
     """Groups of one structure while their rows are made."""
 
-    def __init__(self, template: Template, groups: GroupsAlike) -> None:
+    def __init__(self, template: Template, groups: LikeGroups) -> None:
         self.template, self.groups = template, groups
         lag = groups.lag
         large: Bools = np.any(lag >= _LARGEST_LAG, axis=1)

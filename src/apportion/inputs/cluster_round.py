@@ -52,7 +52,7 @@ class DescribedGroup:
     """One group as its coordinator described it.
 
     description
-        ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``says``: see ``live``.
+        ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``sentences``: see ``live``.
     committed
         (Topic, partition number) to the next offset to read.
     """

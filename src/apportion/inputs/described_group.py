@@ -23,7 +23,7 @@ class Observed:
         As Kafka names them: ``Stable``, the strategy, ``classic`` or ``consumer``, ``host:port (id)``; None unknown.
     generation
         The classic generation or the group epoch.
-    says
+    sentences
         What the source itself found odd, a sentence each.
     members
         Of a streams or share group: with their tasks, or what they share.
@@ -51,7 +51,7 @@ class Observed:
     kind: str | None = None
     coordinator: str | None = None
     generation: int | None = None
-    says: Sequence[str] = ()
+    sentences: Sequence[str] = ()
     members: Sequence[GenerationMember] = ()
     assigned_data: Sequence[str] | None = None
     assumed: str = ""

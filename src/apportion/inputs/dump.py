@@ -40,7 +40,7 @@ def observed(group: GroupHistory) -> Observed:
         protocol=present.protocol,
         kind=present.type,
         generation=present.generation,
-        says=present.says,
+        sentences=present.sentences,
         members=present.members if present.type in OTHERS else (),
     )
 

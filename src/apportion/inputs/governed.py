@@ -37,18 +37,18 @@ class CarriedPlan:
         return min(self.number, _LATEST_MS) / 1000
 
     @property
-    def says(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """The plan's age, where the group differs from it, and whom it does not know, a sentence each."""
         at = _EPOCH + timedelta(seconds=self.published_s)
-        says = [f"Governed by a plan of {at:%Y-%m-%d %H:%M:%S} UTC, carried by a member that takes nothing."]
+        sentences = [f"Governed by a plan of {at:%Y-%m-%d %H:%M:%S} UTC, carried by a member that takes nothing."]
         if self.differs:
             examples = [f"{topic}-{p} to {member}" for (topic, p), member in sorted(self.differs.items())[:SHOWN_MAX]]
             more = len(self.differs) - len(examples)
             rest = f" and {more} more" if more else ""
-            says.append(f"The plan wants {len(self.differs)} partitions elsewhere: {', '.join(examples)}{rest}.")
+            sentences.append(f"The plan wants {len(self.differs)} partitions elsewhere: {', '.join(examples)}{rest}.")
         if self.unknown_members:
-            says.append(f"The plan does not know {len(self.unknown_members)} of the members: they came since.")
-        return says
+            sentences.append(f"The plan does not know {len(self.unknown_members)} of the members: they came since.")
+        return sentences
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: ``governed`` of ``describe -o json``."""

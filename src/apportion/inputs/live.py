@@ -205,7 +205,7 @@ async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict
 
 def classic_facts(group: Any) -> dict[str, Any]:
     """What DescribeGroups tells of one group: state, protocol, members by id, the topics that they name or hold."""
-    members, says, assigned_data = {}, [], []
+    members, sentences, assigned_data = {}, [], []
     for member in group.members:
         fields = {
             "instance_id": member.group_instance_id,
@@ -216,12 +216,12 @@ def classic_facts(group: Any) -> dict[str, Any]:
             read = _read_member(bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
         except UnreadableBytes as wrong:
             read = {"topics": [], "owned": {}}
-            says.append(f"What {member.member_id} says is no consumer's: {wrong}.")
+            sentences.append(f"What {member.member_id} says is no consumer's: {wrong}.")
         if read.pop("assigned_data", False):
             assigned_data.append(member.member_id)
         members[member.member_id] = {**fields, **read}
     kind = "classic" if members or group.protocol_type else "simple"  # it commits, and never had a member
-    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": kind, "says": says}
+    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": kind, "sentences": sentences}
     facts["assigned_data"] = assigned_data
     return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
 
@@ -282,7 +282,7 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
             "owned": owned,
         }
     facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
-    facts["says"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
+    facts["sentences"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
     facts["carried"] = list(readable(carried))
     lists = [
         one[field]["topic_partitions"] for one in group["members"] for field in ("assignment", "target_assignment")
@@ -290,7 +290,7 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
     ids = {entry["topic_name"]: topic_id_text(entry["topic_id"]) for entry in parts}
     facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
-    facts["says"] += facts["governed"].says if facts["governed"] else ()
+    facts["sentences"] += facts["governed"].sentences if facts["governed"] else ()
     facts["classic_members"] = [
         member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC
     ]
@@ -417,7 +417,7 @@ def observed_group(
         description["kind"],
         coordinator,
         description["generation"],
-        description["says"],
+        description["sentences"],
         members=description.get("seats", ()),
         assigned_data=description.get("assigned_data"),
         carried=description.get("carried", ()),

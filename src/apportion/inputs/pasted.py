@@ -55,7 +55,7 @@ class _Seen:
     told_members: int | None = None
     told_lag: int | None = None
     kind: str | None = None
-    says: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     owners_told: bool = False
     cut_columns: list[str] = field(default_factory=list)
     ids_unknown: bool = False
@@ -196,7 +196,7 @@ class _Reader:
         elif fact.column == "TOTAL-LAG" and value is not None:
             group.told_lag = _whole({"TOTAL-LAG": value}, "TOTAL-LAG", where, _INT64)
         elif fact.column == "ERROR":
-            group.says.append(f"The text says of this group: {fact.value[:200]}.")
+            group.sentences.append(f"The text says of this group: {fact.value[:200]}.")
 
     def _take_row(self, row: Row) -> None:
         cut = row.header.cut
@@ -279,7 +279,7 @@ def _take_assignment(group: _Seen, member: _PastedMember, row: Fields, where: st
     for topic, numbers in _assignment(text, where):
         if topic is None:
             if len(group.partitions) != 1:
-                group.says.append("The text names partitions without their topics, as Kafka 3.7 prints it.")
+                group.sentences.append("The text names partitions without their topics, as Kafka 3.7 prints it.")
                 return
             topic = next(iter(group.partitions))
         group.named += len(numbers)
@@ -364,10 +364,10 @@ def _observed(group: _Seen, left_out: Sequence[str]) -> Observed:
             members[member_id].update(owned=owned, generation=0)
     held_unnamed = sum(max(0, m.counted - sum(map(len, m.owned.values()))) for m in group.members.values())
     assumed = "" if len({frozenset(wanted) for wanted in wants.values()}) < 2 else ASSUMED
-    says = [*group.says, *_untold(group, held_unnamed), *([assumed] if assumed else [])]
+    sentences = [*group.sentences, *_untold(group, held_unnamed), *([assumed] if assumed else [])]
     raw = {"version": 1, "group": group.name, "topics": topics, "members": members}
     return Observed(
-        raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, says,
+        raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, sentences,
         assumed=assumed, unnamed_partitions=held_unnamed, left_out=tuple(left_out),
         owners_told=bool(members) or group.owners_told or group.told_members is not None,
     )  # fmt: skip

@@ -121,7 +121,7 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
             from apportion.model.plan_json import read_plan
 
             saved = read_plan(raw)
-            return [Observed(saved.as_group(), protocol=saved.assignor, says=[FROM_PLAN])]
+            return [Observed(saved.as_group(), protocol=saved.assignor, sentences=[FROM_PLAN])]
         check_group(raw)
     return [Observed(raw)]
 

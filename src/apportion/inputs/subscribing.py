@@ -32,7 +32,10 @@ def subscribed(observed: Observed, stated: Sequence[str]) -> Observed:
             members[name] = {**members[name], "topics": topics}
     every = len({text.rpartition("=")[0] for text in stated if "=" in text}) == len(members)
     known = not observed.assumed or every or any("=" not in text for text in stated)
-    says = [sentence for sentence in observed.says if not (known and sentence == ASSUMED)]
+    sentences = [sentence for sentence in observed.sentences if not (known and sentence == ASSUMED)]
     return replace(
-        observed, raw={**observed.raw, "members": members}, assumed="" if known else observed.assumed, says=says
+        observed,
+        raw={**observed.raw, "members": members},
+        assumed="" if known else observed.assumed,
+        sentences=sentences,
     )

@@ -41,7 +41,7 @@ def facts(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
         "state": group["group_state"],
         "protocol": group["assignor_name"] or None if kind == SHARE else ASSIGNOR,
         "kind": kind,
-        "says": _says(kind, group),
+        "sentences": _sentences(kind, group),
         "generation": group["group_epoch"],
         "members": members,
         "wanted": {topic for seat in seats for topic in (*seat.topics, *seat.assigned)},
@@ -61,7 +61,7 @@ def _fields(seat: GenerationMember) -> dict[str, Any]:
     }
 
 
-def _says(kind: str, group: Mapping[str, Any]) -> list[str]:
+def _sentences(kind: str, group: Mapping[str, Any]) -> list[str]:
     if kind == STREAMS and group["group_state"] == "NotReady":
         return ["Not ready: topics that the topology reads are missing, or have other numbers of partitions."]
     return []

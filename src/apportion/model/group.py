@@ -312,8 +312,8 @@ class Group:
     @cached_property
     def assignable_topics(self) -> list[int]:
         """The topics that some member subscribes to and that have partitions."""
-        dealt: list[int] = (self.wanted_topic & (self.start[1:] > self.start[:-1])).nonzero()[0].tolist()
-        return dealt
+        topics: list[int] = (self.wanted_topic & (self.start[1:] > self.start[:-1])).nonzero()[0].tolist()
+        return topics
 
     @cached_property
     def all_wanted(self) -> bool:

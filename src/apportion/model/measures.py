@@ -46,25 +46,25 @@ def measure(group: GroupLike, owner: Ints | Sequence[int]) -> dict[str, Any]:
     held = loads(owner, group.M)
     past = group.owner
     of_topic = held_of_topic(group, owner)
-    brief = table_measures(group, owner)
+    table = table_measures(group, owner)
     result: dict[str, Any] = {
-        "partitions": brief["partitions"],
+        "partitions": table["partitions"],
         "members": group.M,
-        "load_min": brief["load_min"],
-        "load_max": brief["load_max"],
+        "load_min": table["load_min"],
+        "load_max": table["load_max"],
         "load_squares": int(held @ held),
         "spread_squares": int(of_topic[1] @ of_topic[1]),
         "kept": int(np.count_nonzero((past != NOBODY) & (past == owner))),
-        "moves": brief["moves"],
-        "rack_misses": brief["rack_misses"],
+        "moves": table["moves"],
+        "rack_misses": table["rack_misses"],
     }
     if group.has_capacities:
         result["load_cost"] = str(cost_of_loads(held, group.capacity))
         result["spread_cost"] = str(cost_of_loads(of_topic[1], group.capacity[of_topic[0]]))
     if len(group.verdict.newest) and (group.home != NOBODY).any():
         result["returned"] = int(np.count_nonzero((group.home == owner) & (owner != NOBODY)))
-    if "lag_max" in brief:
-        result["lag_max"] = brief["lag_max"]
+    if "lag_max" in table:
+        result["lag_max"] = table["lag_max"]
         result["lag_bound"] = lag_bound(group, owner)
         result["lag_unknown"] = int(np.count_nonzero(group.wanted & ~group.lag_known))
     return result

@@ -16,7 +16,7 @@ from apportion.history.fold import OTHERS, fold
 from apportion.history.present import group_json
 from apportion.history.records import Generation
 from apportion.history.scenarios import AS_IS, REPLAY, Outcome, outcomes, sentence
-from apportion.history.shared_plans import KEPT_PARTITIONS, LARGEST, GroupsAlike, SharedPlans, Template, lay_on
+from apportion.history.shared_plans import KEPT_PARTITIONS, LARGEST, LikeGroups, SharedPlans, Template, lay_on
 from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of, present_of
 from apportion.history.structure import Structure
@@ -119,9 +119,9 @@ class Plans:
             self._partitions -= _size(self._patterns.popitem(last=False)[0])
         return columns, pattern
 
-    def _asked(self, batch: Batch, pattern: Pattern, found: list[tuple[int, Likeness]]) -> GroupsAlike:
+    def _asked(self, batch: Batch, pattern: Pattern, found: list[tuple[int, Likeness]]) -> LikeGroups:
         rows = [likeness for _, likeness in found]
-        return GroupsAlike(
+        return LikeGroups(
             pattern.lags(batch, rows),
             [row.members for row in rows],
             [pattern.topics(row) for row in rows],

@@ -65,7 +65,7 @@ class ShownGroup:
                 assumed=bool(seen.assumed),
             ),
             *sentences(seen.kind, seen.members),
-            *seen.says,
+            *seen.sentences,
         ]  # fmt: skip
 
     @property

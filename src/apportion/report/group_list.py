@@ -24,7 +24,7 @@ class ListColumn:
     field: str
     label: str
     header: str
-    says: str = ""
+    meaning: str = ""
 
 
 COLUMNS: Final = (

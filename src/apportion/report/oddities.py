@@ -109,11 +109,11 @@ def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
     held = loads_now(group)
     # Balance is a matter among members that could swap: those with one subscription.
     for k in range(len(group.subscriptions) if balanced else 0):
-        alike = held[group.subscription_of == k]
-        if len(group.subscriptions[k]) and len(alike) > 1 and alike.any() and alike.max() - alike.min() > 1:
-            low, high = int(alike.sum()) // len(alike), -(-int(alike.sum()) // len(alike))
+        loads = held[group.subscription_of == k]
+        if len(group.subscriptions[k]) and len(loads) > 1 and loads.any() and loads.max() - loads.min() > 1:
+            low, high = int(loads.sum()) // len(loads), -(-int(loads.sum()) // len(loads))
             even = f"{low}" if low == high else f"{low} or {high}"
-            now = f"{alike.min():,} to {alike.max():,} partitions"
+            now = f"{loads.min():,} to {loads.max():,} partitions"
             yield f"Uneven: members that want the same topics hold {now} each; even would be {even}."
     fallen = [claim for claim in group.rejected_claims() if not claim[3].startswith("claimed twice")]
     if fallen:

@@ -39,7 +39,7 @@ def render(
     The page may load nothing: its own content policy allows the one script by its hash and forbids every request, but
     for a live page's to its own server.
     """
-    listed = {"columns": [[one.field, one.label, one.says] for one in COLUMNS], "trouble": list(TROUBLE)}
+    listed = {"columns": [[one.field, one.label, one.meaning] for one in COLUMNS], "trouble": list(TROUBLE)}
     content = {"version": 1, "title": title, "source": source, "at": at, "list": listed, "groups": list(groups)}
     payload = embed(content if live is None else {**content, "live": live})
     packed = len(payload) > PACK_ABOVE

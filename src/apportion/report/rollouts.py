@@ -76,8 +76,8 @@ def _as_others(stage: Stage) -> str:
         return ", as all do"
     before = [m for m, name in enumerate(group.members) if name not in stage.joined]
     wanted = set(stage.newcomers_topics)
-    alike = sum({group.topics[t] for t in group.subscriptions[group.subscription_of[m]]} == wanted for m in before)
-    return f", as {alike:,} of {count(len(before), 'member')} {'does' if alike == 1 else 'do'} (--like MEMBER chooses)"
+    same = sum({group.topics[t] for t in group.subscriptions[group.subscription_of[m]]} == wanted for m in before)
+    return f", as {same:,} of {count(len(before), 'member')} {'does' if same == 1 else 'do'} (--like MEMBER chooses)"
 
 
 def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times: Times) -> dict[str, Any]:

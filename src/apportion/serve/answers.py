@@ -90,7 +90,7 @@ class Answers:
     def _summary(self, name: str, state: GroupState) -> dict[str, Any]:
         """A group's row, worked out again where something of it has changed."""
         # The shown group is the same object from round to round as long as nothing changes.
-        made_of = (state.shown, state.says, state.gone, state.past, state.past.version)
+        made_of = (state.shown, state.sentences, state.gone, state.past, state.past.version)
         kept = self._kept.get(name)
         if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
             kept = self._kept[name] = (made_of, summary(state))

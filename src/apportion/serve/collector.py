@@ -267,7 +267,7 @@ class Collector:
         times = lag_times_of(looked, ends, seen.at)
         for (name, past), timed in zip(pasts.items(), times, strict=True):
             group = built[name].group
-            says = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
+            sentences = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
             yield (
                 name,
                 group_state(
@@ -279,7 +279,7 @@ class Collector:
                     timed,
                     commits[name],
                     self.settings,
-                    says,
+                    sentences,
                 ),
             )
 

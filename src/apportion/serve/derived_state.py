@@ -147,19 +147,19 @@ def group_state(
     times: tuple[LagTimes, LagTime],
     commits: Commits,
     settings: ServerSettings,
-    says: tuple[str, ...],
+    sentences: tuple[str, ...],
 ) -> GroupState:
     """One group as it was just seen."""
     group, key, ids, read = built
     description = one.description
-    spoken = [text if settings.personal else nameless_text(text, ids) for text in description["says"]]
+    spoken = [text if settings.personal else nameless_text(text, ids) for text in description["sentences"]]
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
     if facts["generation"] is None and past.generations and description["kind"] == "classic":
         facts["generation"] = past.read_generation
     seats = description.get("seats", ())
     same = old is not None and old.key is not None and old.key[0] == key
     seats = seats if settings.personal else nameless_seats(seats, ids)
-    seen = Observed({"group": group.name}, **facts, coordinator=one.coordinator, says=spoken, members=seats)
+    seen = Observed({"group": group.name}, **facts, coordinator=one.coordinator, sentences=spoken, members=seats)
     shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
@@ -174,7 +174,7 @@ def group_state(
         concentration=old.concentration if same and old is not None else concentration(group),
         advised_members=old.advised_members if old is not None else None,
         key=(key, group, ids),
-        says=says,
+        sentences=sentences,
         commits=commits,
         assigned_data=_assigned_data(description.get("assigned_data"), {} if settings.personal else ids),
         read=read,

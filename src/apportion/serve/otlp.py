@@ -137,10 +137,10 @@ class Exporter:
         )
         self._provider = MeterProvider([reader], resource=Resource.create({"service.name": "apportion"}))
         meter = self._provider.get_meter("apportion")
-        for name, (unit, says) in NAMES.items():
-            meter.create_observable_gauge(name, [self._callback(name)], unit=unit, description=says)
-        for name, (unit, says) in SINCE_START.items():
-            meter.create_observable_counter(name, [self._callback(name)], unit=unit, description=says)
+        for name, (unit, description) in NAMES.items():
+            meter.create_observable_gauge(name, [self._callback(name)], unit=unit, description=description)
+        for name, (unit, description) in SINCE_START.items():
+            meter.create_observable_counter(name, [self._callback(name)], unit=unit, description=description)
 
     def close(self) -> None:
         """Send what is there, and stop."""

@@ -38,7 +38,7 @@ class OwnMetrics:
 
         state, rendered = self._state(), self._rendered()
         unknown = sum(1 for group in state.living if group.unknown_since is not None)
-        for name, says, value in (
+        for name, description, value in (
             ("apportion_up", "1 where the last round reached the cluster", 0 if state.trouble else 1),
             (
                 "apportion_tail_up",
@@ -57,12 +57,12 @@ class OwnMetrics:
             ("apportion_scrape_bytes", "Size of the text before it is packed", rendered.size),
             ("apportion_scrape_connections", "HTTP connections that are open", self._connections()),
         ):
-            yield GaugeMetricFamily(name, says, value=value)
-        for name, says, n in (
+            yield GaugeMetricFamily(name, description, value=value)
+        for name, description, n in (
             ("apportion_scrape_rounds", "Rounds", state.number),
             ("apportion_scrape_rounds_failed", "Rounds that told nothing", state.rounds_failed),
         ):
-            yield CounterMetricFamily(name, says, value=n)
+            yield CounterMetricFamily(name, description, value=n)
 
     def text(self) -> bytes:
         """The lines."""

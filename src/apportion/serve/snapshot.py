@@ -72,7 +72,7 @@ class GroupState:
     unknown_since: float | None = None
     gone: bool = False
     key: Any = None
-    says: tuple[str, ...] = field(default=())
+    sentences: tuple[str, ...] = field(default=())
     commits: Commits = field(default_factory=lambda: Commits.none(0))
     assigned_data: tuple[str, ...] | None = None
     read: ReadUpTo | None = None
@@ -134,13 +134,13 @@ class GroupState:
     @cached_property
     def odd(self) -> list[str]:
         """What is odd, the gravest first, and the figures of the verdict; what is not known comes before all."""
-        return [*self.says, *self.shown.odd, *self._judged[1]]
+        return [*self.sentences, *self.shown.odd, *self._judged[1]]
 
     @property
     def verdict(self) -> str:
         """``OK``, ``WARN`` or ``ERR``, as the page has it; what is not known is at least a warning."""
         word = self._judged[0]
-        return WARN if word == OK and self.says else word
+        return WARN if word == OK and self.sentences else word
 
     @cached_property
     def _judged(self) -> tuple[str, list[str]]:
@@ -181,7 +181,7 @@ class GroupState:
     @property
     def observed(self) -> Observed:
         """What its source told, and first what is not known; the group itself is ``group``."""
-        return replace(self.shown.seen, says=[*self.says, *self.shown.seen.says])
+        return replace(self.shown.seen, sentences=[*self.sentences, *self.shown.seen.sentences])
 
     def unknown(self, since: float, why: str, gone: bool = False) -> GroupState:
         """The same group, of which nothing newer is known; the first reason's time stays."""
@@ -189,7 +189,7 @@ class GroupState:
             since = self.unknown_since
         clock = clock_text(since)
         sentence = f"The group is gone since {clock}." if gone else f"Nothing is known since {clock}: {why}."
-        return replace(self, unknown_since=since, gone=gone, says=(sentence,))
+        return replace(self, unknown_since=since, gone=gone, sentences=(sentence,))
 
 
 @dataclass(frozen=True)

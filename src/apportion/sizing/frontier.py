@@ -73,22 +73,22 @@ def frontier(problem: SizingProblem, low: int, high: int, swing: float) -> Front
             continue
         closed = max(0, problem.processes - plan.members // threads)
         least = max(plan.moved_bound, bounds[min(closed, len(bounds) - 1)])
-        owner = _without_work_at_home(problem, plan.owner)
+        owner = _idle_to_previous_owners(problem, plan.owner)
         candidates.append(replace(plan, owner=owner, moved_bound=min(least, plan.moved)))
     return Frontier(candidates[::-1], bound)
 
 
-def _without_work_at_home(problem: SizingProblem, owner: Sequence[int]) -> list[int]:
+def _idle_to_previous_owners(problem: SizingProblem, owner: Sequence[int]) -> list[int]:
     """The same plan, partitions without work back at owners that stay: no search saves by leaving them there."""
-    kept, held = list(owner), Counter(owner)
+    new_owner, held = list(owner), Counter(owner)
     alone = {owner[p] for p in problem.oversize}
     for p, home in enumerate(problem.previous_owner):
-        m = kept[p]
+        m = new_owner[p]
         stays = home >= 0 and held[home] and home not in alone and problem.may_own(p, home)
         if problem.weight[p] == 0 and home != m and stays and held[m] > 1:
-            kept[p] = home
+            new_owner[p] = home
             held.update({home: 1, m: -1})
-    return kept
+    return new_owner
 
 
 def _in_processes(members: int, threads: int) -> int:
@@ -108,10 +108,10 @@ def _plans(problem: SizingProblem, fewest: int, high: int, swing: float) -> list
     effort = repair.EFFORT * stride // max(fewer_by, 1)
     while packing is not None:
         plans.append(_candidate(packing))
-        left = (packing.members - fewest) // problem.threads
-        if left <= 0:
+        surplus = (packing.members - fewest) // problem.threads
+        if surplus <= 0:
             break
-        packing = repair.shrink(packing, effort, min(stride, left)) or repair.shrink(packing, effort)
+        packing = repair.shrink(packing, effort, min(stride, surplus)) or repair.shrink(packing, effort)
     if plans[-1].members <= fewest:
         return plans
     return plans + _afresh(problem, min(high, plans[-1].members - problem.threads), swing)
@@ -126,14 +126,14 @@ def _afresh(problem: SizingProblem, high: int, swing: float) -> list[Candidate]:
     if packing is None or packing.members > high:
         return []
     candidate = _candidate(packing)
-    owner = _at_home(problem, candidate.owner)
+    owner = _at_previous_owners(problem, candidate.owner)
     moved = sum(
         w for w, m, home in zip(problem.weight, owner, problem.previous_owner, strict=True) if home >= 0 and home != m
     )
     return [replace(candidate, owner=owner, moved=moved)]
 
 
-def _at_home(problem: SizingProblem, owner: list[int]) -> list[int]:
+def _at_previous_owners(problem: SizingProblem, owner: list[int]) -> list[int]:
     """The same sharing, its parts given to those members of equal size and rights that had most of them.
 
     Whole processes first, so that none is torn, and within each its members.
@@ -189,8 +189,8 @@ def _seated(
     # Whose seat was taken sits where nobody of its like sits any more.
     for part in parts:
         if part not in seat:
-            alike = [home for home in homes if home not in taken and like[home] == like[part]]
-            seat[part] = part if part in alike else alike[0] if alike else None
+            equal_seats = [home for home in homes if home not in taken and like[home] == like[part]]
+            seat[part] = part if part in equal_seats else equal_seats[0] if equal_seats else None
             if seat[part] is not None:
                 taken.add(cast("int", seat[part]))
     return seat

@@ -140,8 +140,8 @@ def _cheapest_processes(packing: Packing, spared: set[int], n: int) -> list[int]
     weight, home = packing.weight, packing.problem.previous_owner
 
     def given_up(u: int) -> tuple[float, int]:
-        at_home = sum(weight[p] for m in mine[u] for p in packing.items[m] if home[p] == m)
-        return at_home - sum(packing.ahead_now(m) for m in mine[u]), -u
+        at_previous = sum(weight[p] for m in mine[u] for p in packing.items[m] if home[p] == m)
+        return at_previous - sum(packing.ahead_now(m) for m in mine[u]), -u
 
     able = [u for u in mine if not any(m in packing.reserved for m in mine[u]) and u not in spared]
     return [m for u in sorted(able, key=given_up)[:n] for m in mine[u]] if able else []

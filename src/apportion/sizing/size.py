@@ -258,7 +258,7 @@ class _Asked:
         """What the advice speaks of besides the plans."""
         group, problem = self.group, self.problem
         named = [group.name_of(int(self.wanted[p])) for p in sorted(problem.oversize)]
-        alike = len(group.subscriptions) == 1
+        equal = len(group.subscriptions) == 1
         return advice.Facts(
             members_now=group.M,
             least_asked=least_asked,
@@ -274,7 +274,7 @@ class _Asked:
             unknown=[group.name_of(p) for p in np.flatnonzero(self.work.unknown)[: advice.NAMED + 1].tolist()],
             unknown_count=int(self.work.unknown.sum()),
             threads=problem.threads,
-            newcomers_want=() if alike else self.want,
+            newcomers_want=() if equal else self.want,
         )
 
 

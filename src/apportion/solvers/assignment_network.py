@@ -121,17 +121,17 @@ class AssignmentNetwork:
         known = np.flatnonzero(self.kind >= 0)
         of_kind = self.kind[known]
         at_claim = at[known] == self.kind_claim[of_kind]
-        at_home = ~at_claim & (at[known] == self.kind_home[of_kind])
-        own = np.stack([np.bincount(of_kind[here], minlength=kinds) for here in (at_claim, at_home)])
+        at_previous = ~at_claim & (at[known] == self.kind_home[of_kind])
+        own = np.stack([np.bincount(of_kind[mask], minlength=kinds) for mask in (at_claim, at_previous)])
         self.comes, self.of = np.nonzero(np.stack([self.kind_claim, self.kind_home]) != NOBODY)
         self.to = np.where(self.comes, self.kind_home[self.of], self.kind_claim[self.of])
         by_row = np.ones(len(at), dtype=np.bool_)
-        by_row[known] = ~(at_claim | at_home)
-        others = self.free[by_row]
+        by_row[known] = ~(at_claim | at_previous)
+        elsewhere = self.free[by_row]
         i, j = self.row_arc = np.nonzero(self.eligible)
-        from_row = np.bincount(row[others] * slots + self.slot[start[others]], minlength=self.eligible.size)
+        from_row = np.bincount(row[elsewhere] * slots + self.slot[start[elsewhere]], minlength=self.eligible.size)
         line, member = np.nonzero(self.cell_of[:, self.slot] != NOBODY)
-        members, through = self.first_member + np.arange(self.members), wanted if self.spread else others
+        members, through = self.first_member + np.arange(self.members), wanted if self.spread else elsewhere
 
         def onto(these: Ints) -> Ints:
             """How many of these partitions pass from each cell to each member."""
@@ -179,7 +179,7 @@ class AssignmentNetwork:
         kept[self.comes, self.of] = self.network.flow[self.own]
         return kept
 
-    def dealt(self, row: Ints) -> Ints:
+    def owners_of_unclaimed(self, row: Ints) -> Ints:
         """(F,) owners of partitions nobody claims, ``row`` (F,) of each: each row's members in turn."""
         table = np.zeros(self.eligible.shape, dtype=np.int64)
         table[self.row_arc] = self.network.flow[self.near]
@@ -250,7 +250,7 @@ def complete_on_network(problem: Problem, order: Order, owner: Ints, hand_out: H
         network = AssignmentNetwork(problem, hand_out(owner, rest), goals, owner, apart=True)  # it names members
         network.optimize()
         owner = owner.copy()
-        owner[rest] = network.dealt(problem.row[rest])
+        owner[rest] = network.owners_of_unclaimed(problem.row[rest])
         return owner
 
     return claimed_last(owner, problem.row >= 0, problem.contested if MOVES in order else None, best_around)

@@ -53,7 +53,7 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
         rows, columns = todo.pop()
         for r, c in components(rows, columns, eligible):
             total = int(supply[r].sum())
-            least, most = dealt_cheapest(total, size[c], base[c], None if unit is None else unit[c])
+            least, most = cheapest_units(total, size[c], base[c], None if unit is None else unit[c])
             piece = Transport(supply[r], eligible[np.ix_(r, c)])
             if not piece.eligible.all() and not piece.fits(size[c] * least, size[c] * most):
                 todo += [(r[piece.rows], c[piece.columns]), (r[~piece.rows], c[~piece.columns])]
@@ -65,7 +65,7 @@ def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numb
     return OptimalFace(np.arange(len(size)), low, high, shared, None, part, np.array(totals, dtype=np.int64))
 
 
-def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = None) -> tuple[Ints, Ints]:
+def cheapest_units(total: int, size: Ints, base: Ints, unit: Numbers | None = None) -> tuple[Ints, Ints]:
     """(J,) units that a member of each column gets, at least and at most, when ``total`` are dealt cheapest first.
 
     The k-th unit of a member costs ``unit`` (2k - 1); the last one that is dealt sets the price, the least at which
@@ -73,7 +73,7 @@ def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = No
     capacities prices have thousands of digits, and to bisect down to the last of them would take as many steps.
     Whoever takes a unit at that price may as well not, so ``most`` is ``least`` or one more.
 
-    >>> dealt_cheapest(7, np.array([1, 2]), np.array([4, 1]))
+    >>> cheapest_units(7, np.array([1, 2]), np.array([4, 1]))
     (array([0, 3]), array([1, 4]))
     """
     if unit is None:
@@ -82,41 +82,41 @@ def dealt_cheapest(total: int, size: Ints, base: Ints, unit: Numbers | None = No
         over = int(total > int((size * least).sum()))
         return least, np.maximum(quota + over - base, 0)
 
-    def dealt(price: int) -> Ints:
+    def units_at(price: int) -> Ints:
         """(J,) units that cost a member no more than the price."""
         units: Ints = np.maximum((price + unit) // (2 * unit) - base, 0).astype(np.int64)
         return units
 
     low, high = 0, 2 * int(unit.max()) * (total + int(base.max(initial=0)))
-    least, most = np.zeros_like(size), dealt(high)
+    least, most = np.zeros_like(size), units_at(high)
     while int((most - least).sum()) > len(size):
         price = (low + high) // 2
-        units = dealt(price)
+        units = units_at(price)
         low, high, least, most = (
             (low, price, least, units) if int((size * units).sum()) >= total else (price + 1, high, units, most)
         )
-    left = total - int((size * least).sum())
-    if left <= 0:
+    rest = total - int((size * least).sum())
+    if rest <= 0:
         return least, least
     count = most - least
     column = np.repeat(np.arange(len(size)), count)
     held = (base + least + count - count.cumsum())[column] + np.arange(len(column))  # before the unit
     prices = unit[column] * (2 * held + 1)
     order = np.argsort(prices, kind="stable")
-    price = int(prices[order[np.searchsorted(np.cumsum(size[column[order]]), left)]])
-    return dealt(price - 1), dealt(price)
+    price = int(prices[order[np.searchsorted(np.cumsum(size[column[order]]), rest)]])
+    return units_at(price - 1), units_at(price)
 
 
 def pour(total: int, base: Ints, unit: Numbers | None = None) -> Ints:
     """(M,) what each member gets when ``total`` units are dealt cheapest first; of equal ones the first get them.
 
     base, unit
-        (M,) what each member holds beforehand; as in ``dealt_cheapest``.
+        (M,) what each member holds beforehand; as in ``cheapest_units``.
 
     >>> pour(3, np.array([4, 1, 1]))
     array([0, 2, 1])
     """
-    got, most = dealt_cheapest(total, np.ones_like(base), base, unit)
+    got, most = cheapest_units(total, np.ones_like(base), base, unit)
     got[np.flatnonzero(most > got)[: total - int(got.sum())]] += 1
     return got
 

@@ -228,13 +228,13 @@ def _bring_back(plan: Draft, past: Ints, partition: int, limit: int) -> bool:
     if plan.held[home] + lag <= limit and plan.counts_allow(holder, home, 1):
         plan.exchange(holder, [partition], home, [])
         return True
-    others = plan.lists[home]
-    back = plan.lag[others]
-    fits = (past[others] != home) & (back >= plan.held[home] + lag - limit) & (back <= limit - plan.held[holder] + lag)
-    fits = plan.may_take(holder, others[fits.astype(np.bool_)])
+    held = plan.lists[home]
+    back = plan.lag[held]
+    fits = (past[held] != home) & (back >= plan.held[home] + lag - limit) & (back <= limit - plan.held[holder] + lag)
+    fits = plan.may_take(holder, held[fits.astype(np.bool_)])
     if not len(fits):
         return False
-    at_home = fits[past[fits] == holder]
-    chosen = int(at_home[0]) if len(at_home) else int(fits[0])
+    returning = fits[past[fits] == holder]
+    chosen = int(returning[0]) if len(returning) else int(fits[0])
     plan.exchange(holder, [partition], home, [chosen])
     return True

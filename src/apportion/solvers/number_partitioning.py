@@ -50,10 +50,10 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
         return owner
     held = np.zeros(members, dtype=lag.dtype)
     for first in range(0, len(order), members):
-        dealt = order[first : first + members]
-        turns = np.argsort(held, kind="stable")[: len(dealt)]
-        owner[dealt] = turns
-        held[turns] += lag[dealt]
+        round_ = order[first : first + members]
+        turns = np.argsort(held, kind="stable")[: len(round_)]
+        owner[round_] = turns
+        held[turns] += lag[round_]
     return owner
 
 
@@ -82,12 +82,12 @@ def _deal_to_few(lag: Longs, members: int) -> Ints:
     wide = lag if int(lag[0]) < 2**62 // (members * len(lag)) else lag.astype(object)
     lags = (wide * members).tolist()
     line = list(range(members))
-    dealt: list[int] = []
+    member_keys: list[int] = []
     for first in range(0, len(lags), members):
         line.sort()
-        dealt += line
+        member_keys += line
         line = list(map(add, line, lags[first : first + members]))
-    return (np.array(dealt[: len(lags)], dtype=wide.dtype) % members).astype(np.int64)
+    return (np.array(member_keys[: len(lags)], dtype=wide.dtype) % members).astype(np.int64)
 
 
 def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints]:
@@ -106,7 +106,7 @@ def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints
     owners = [np.zeros(lag.shape, dtype=np.int64) for lag in lags]
     rounds = [-(-lag.shape[1] // m) for lag, m in zip(lags, members, strict=True)]
     open_ = [i for i, lag in enumerate(lags) if members[i] > 1 and lag.size]
-    for together in _alike(sorted(open_, key=lambda i: (members[i], rounds[i])), members, rounds):
+    for together in _of_like_length(sorted(open_, key=lambda i: (members[i], rounds[i])), members, rounds):
         m, wide = members[together[0]], rounds[together[-1]]
         rows = sum(len(lags[i]) for i in together)
         by_lag = np.zeros((rows, wide * m), dtype=np.int64)
@@ -125,7 +125,7 @@ def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints
     return owners
 
 
-def _alike(ordered: Sequence[int], members: Sequence[int], rounds: Sequence[int]) -> Iterator[list[int]]:
+def _of_like_length(ordered: Sequence[int], members: Sequence[int], rounds: Sequence[int]) -> Iterator[list[int]]:
     """Runs of tables that are dealt to equally many in about as many rounds: what is behind a table's end is waste."""
     run: list[int] = []
     for i in ordered:
@@ -212,9 +212,9 @@ def deal_limited(lag: Longs, limits: Limits) -> Ints:
     count = [0] * len(lows)
     queue = [(0, m) for m in range(len(lows)) if highs[m]]
     owed, narrow = sum(lows), False
-    for dealt, partition in enumerate(heaviest_first(lag).tolist()):
+    for assigned, partition in enumerate(heaviest_first(lag).tolist()):
         # From here on every partition is owed to a member that is still below its least.
-        if not narrow and len(lag) - dealt <= owed:
+        if not narrow and len(lag) - assigned <= owed:
             narrow, queue = True, [(held, m) for held, m in queue if count[m] < lows[m]]
             heapify(queue)
         held, member = heappop(queue)

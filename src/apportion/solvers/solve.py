@@ -67,11 +67,11 @@ def _one_deal(group: Group) -> Ints:
     """The wanted partitions round and round the members."""
     laps = np.empty((-(-group.P // group.M), group.M), dtype=np.int64)  # np.tile takes longer than a small plan
     laps[:] = np.arange(group.M)
-    dealt = laps.ravel()
+    in_turn = laps.ravel()
     if group.all_wanted:
-        return dealt[: group.P]
+        return in_turn[: group.P]
     owner = np.full(group.P, NOBODY, dtype=np.int64)
-    owner[group.wanted] = dealt[: np.count_nonzero(group.wanted)]
+    owner[group.wanted] = in_turn[: np.count_nonzero(group.wanted)]
     return owner
 
 

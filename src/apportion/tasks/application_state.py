@@ -117,10 +117,10 @@ def _parts(process: Process) -> list[Process]:
     """The process, or its consumers gathered by what they want, in the order of their ids."""
     if process.wants is None:
         return [process]
-    alike: dict[frozenset[int], list[str]] = {}
+    by_topics: dict[frozenset[int], list[str]] = {}
     for consumer in sorted(process.consumers):
-        alike.setdefault(process.wants.get(consumer, frozenset()), []).append(consumer)
-    return [replace(process, consumers=tuple(consumers)) for consumers in alike.values()]
+        by_topics.setdefault(process.wants.get(consumer, frozenset()), []).append(consumer)
+    return [replace(process, consumers=tuple(consumers)) for consumers in by_topics.values()]
 
 
 def _wants(tasks: Sequence[Task], parts: Sequence[Process]) -> Bools | None:

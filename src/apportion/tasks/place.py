@@ -186,7 +186,7 @@ class _Classes:
     dearest: int
 
 
-def place_at_home(home: Ints, processes: int) -> Ints | None:
+def place_at_previous(home: Ints, processes: int) -> Ints | None:
     """What ``place`` gives where each task (N,) may go home alone, or at one price anywhere if it has none (-1).
 
     Processes are empty and have a thread each. None without a solver, where ``place`` deals.

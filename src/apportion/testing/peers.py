@@ -37,7 +37,7 @@ STRATEGIES = {
 }
 
 
-class PeerSays(ApportionError):
+class PeerError(ApportionError):
     """What Kafka's own code threw at a request."""
 
 
@@ -91,7 +91,7 @@ class Peer:
         return self.log.read()[-2000:].decode(errors="replace") or "without a word"
 
     def ask(self, line: Mapping[str, Any]) -> Json:
-        """Send one object and read its answer; what Kafka threw is a ``PeerSays``."""
+        """Send one object and read its answer; what Kafka threw is a ``PeerError``."""
         self.tell(line)
         return answered(self.hear())
 
@@ -112,7 +112,7 @@ class Peer:
 def answered(answer: Json) -> Json:
     """The answer, unless it is an error."""
     if "error" in answer:
-        raise PeerSays(answer["error"])
+        raise PeerError(answer["error"])
     return answer
 
 
@@ -293,7 +293,7 @@ class JavaMember(Peer):
         except queue.Empty:
             raise Unavailable(f"the member did not {line['do']} in {patience_s:.0f} s: {self.last_words()}") from None
         if reply["error"]:
-            raise PeerSays(f"{line['do']}: {reply['error']}")
+            raise PeerError(f"{line['do']}: {reply['error']}")
 
     def leave(self) -> None:
         """Close the consumer in good order: it leaves the group."""

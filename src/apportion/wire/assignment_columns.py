@@ -96,28 +96,28 @@ class _Names:
 
     size, rank
         (T,) bytes of each name, and its place among the names of its size.
-    alike
+    by_length
         Size to the names of that size, as one array; none where it is too large to be written.
     """
 
     def __init__(self, topics: Sequence[str]) -> None:
-        alike: dict[int, list[bytes]] = {}
+        same_length: dict[int, list[bytes]] = {}
         ranks = []
         encoded = [topic.encode() for topic in topics]
         for name in encoded:
-            same = alike.setdefault(len(name), [])
+            same = same_length.setdefault(len(name), [])
             ranks.append(len(same))
             same.append(name)
         self.size = ints(list(map(len, encoded)))
         self.rank = ints(ranks)
-        self.alike = {n: _with_length(n, names) for n, names in alike.items() if n <= MAX_STRING}
+        self.by_length = {n: _with_length(n, names) for n, names in same_length.items() if n <= MAX_STRING}
 
     def write(self, out: NDArray[np.uint8], at: Ints, of_topic: Ints, size: Ints) -> None:
         """Put each part's name to its place, all names of one size together."""
         if int(size.max(initial=0)) > MAX_STRING:
             raise _too_long(int(size.max()))
         position = self.rank[of_topic]
-        for n, names in self.alike.items():
+        for n, names in self.by_length.items():
             which = (size == n).nonzero()[0]
             _window(out, f"V{n + 2}", n + 2)[at[which]] = names[position[which]]
 

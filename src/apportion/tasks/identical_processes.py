@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.tasks.place import Placing, place, place_at_home, stay_most
+from apportion.tasks.place import Placing, place, place_at_previous, stay_most
 from apportion.tasks.settings import TaskSettings
 
 
@@ -22,7 +22,7 @@ class NotCounted(Exception):
 
 
 @dataclass(frozen=True, eq=False)
-class AlikeState:
+class IdenticalState:
     """N tasks with state on Q processes.
 
     ran
@@ -38,7 +38,7 @@ class AlikeState:
     lag: Ints
 
 
-def target_of(state: AlikeState, active: Ints, settings: TaskSettings) -> tuple[Ints, Ints]:
+def target_of(state: IdenticalState, active: Ints, settings: TaskSettings) -> tuple[Ints, Ints]:
     """(N,) who should run each task once its state is warm there, and (W,) the tasks to be warmed up for that.
 
     active
@@ -62,14 +62,14 @@ def target_of(state: AlikeState, active: Ints, settings: TaskSettings) -> tuple[
     return target, waiting[np.lexsort((waiting, turn))][: settings.max_warmup_replicas]
 
 
-def active_of(state: AlikeState, settings: TaskSettings) -> Ints:
+def active_of(state: IdenticalState, settings: TaskSettings) -> Ints:
     """(N,) the most even placing where each task is caught up, with fewest moves; ``NotCounted`` without a proof."""
     may = _choices(state, settings)
     if not may.any():
-        at_home = place_at_home(state.ran, state.processes)
-        if at_home is None:
+        placed = place_at_previous(state.ran, state.processes)
+        if placed is None:
             raise NotCounted
-        return at_home
+        return placed
     free = np.zeros(len(state.ran), dtype=np.bool_)
     free[state.task[may]] = True
     roams = (state.ran == NOBODY) & ~free
@@ -92,7 +92,7 @@ def active_of(state: AlikeState, settings: TaskSettings) -> Ints:
     return active
 
 
-def _choices(state: AlikeState, settings: TaskSettings) -> Bools:
+def _choices(state: IdenticalState, settings: TaskSettings) -> Bools:
     """(C,) whether the task may run at the copy at once: within the lag, or where least is missing if it is nowhere."""
     near: Bools = state.lag <= settings.acceptable_recovery_lag
     least = np.full(len(state.ran), np.iinfo(np.int64).max)

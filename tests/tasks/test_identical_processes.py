@@ -26,7 +26,7 @@ Ways = Any
 def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     """A function that counts from so many cells on; it says how often counting was enough."""
     counted, by_counting_from = {True: 0, False: 0}, [0]
-    by_counting = Streams._alike
+    by_counting = Streams._on_identical
 
     def noted(self: Streams, *args: Any) -> Answer | None:
         answer = by_counting(self, *args)
@@ -34,7 +34,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
             counted[answer is not None] += 1
         return answer
 
-    monkeypatch.setattr(Streams, "_alike", noted)
+    monkeypatch.setattr(Streams, "_on_identical", noted)
 
     def way(large: int) -> dict[bool, int]:
         by_counting_from[0] = large
