@@ -829,7 +829,7 @@ def described() -> Lines:
     """Headings, tables and data of groups as sources tell them."""
     seen = [
         Observed({}),
-        Observed({}, "Stable", "range", "classic", "kafka:9092 (1)", 12, says=["One more."]),
+        Observed({}, "Stable", "range", "classic", "kafka:9092 (1)", 12, sentences=["One more."]),
         Observed({}, kind="share"),
         Observed({}, owners_told=False, left_out=["line 4 says so"]),
         Observed({}, "Empty", assumed="everything"),
