@@ -105,13 +105,13 @@ ROOMS = {
         ("tests/rollouts/test_on_a_broker.py",),
     ),
     "acting": Room(("acting/", "clients/acting.py"), ("tests/acting", "tests/clients/test_acting.py")),
-    "governing": Room(("governing/rules_file.py", "governing/governor.py"), ("tests/governing",)),
+    "governing": Room(("governing/rules_file.py", "governing/plans.py"), ("tests/governing",)),
     "server-side": Room(
         ("server_side/",),
         ("tests/server_side", "tests/assignors/test_number_order.py", "tests/history/test_predicted_targets.py"),
     ),
     "pipeline": Room(("pipeline/", "tables/"), ("tests/pipeline", "tests/tables")),
-    "spark": Room(("spark/location.py", "spark/folder.py", "spark/scratch.py"), ("tests/spark",)),
+    "spark": Room(("spark/location.py", "spark/scratch.py"), ("tests/spark",)),
     "clients": Room(
         (
             "clients/adapter.py",
@@ -134,7 +134,7 @@ ROOMS = {
     ),
     "testing": Room(
         ("testing/contract.py", "testing/groups.py", "testing/plugin.py"),
-        ("tests/assignors/test_contract.py", "tests/testing/test_plugin.py", "tests/whatif", "tests/strategy"),
+        ("tests/testing", "tests/assignors/test_contract.py", "tests/whatif", "tests/strategy"),
     ),
     "base": Room(
         ("__init__.py", "arrays.py", "errors.py", "wording.py"),

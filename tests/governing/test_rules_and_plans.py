@@ -13,7 +13,8 @@ import apportion
 from apportion.acting.rule import Acting
 from apportion.errors import ApportionError
 from apportion.governing.carrier import Carrier
-from apportion.governing.governor import Governor, differences, governed_plan, outlook
+from apportion.governing.governor import Governor
+from apportion.governing.plans import differences, governed_plan, outlook
 from apportion.governing.rules_file import FactRule, GroupRule, read_rules
 from apportion.inputs.described_group import Observed
 from apportion.model.group_json import read_group
@@ -190,6 +191,10 @@ def test_a_plan_says_who_has_what_by_places_and_who_comes_next() -> None:
             assert plan.members[place].member_id == group.members[owner[p]]
     failover = planned("failover")
     assert (failover.promise, failover.rank) == (TOPICS_WHOLE, (0, 2, 1)), "by priority, then by id"
+    below = {**RAW, "members": {**RAW["members"], "a": {**RAW["members"]["a"], "priority": -5}}}
+    below["members"]["b"] = {**RAW["members"]["b"], "priority": None}
+    ranked = governed_plan(read_group(below), below, rule(assignor=apportion.find("failover")), 1).rank
+    assert ranked == (2, 0, 1), "whoever has a priority comes before who has none"
     assert planned("sticky-stream-join").promise == NUMBERS_WHOLE
     gaps = {**RAW, "topics": {"t": [{"partition": 1}, {"partition": 4}], "u": 2, "w": 1}}
     gaps["members"] = {m: {**fields, "owned": {}} for m, fields in RAW["members"].items()}

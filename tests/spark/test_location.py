@@ -319,3 +319,74 @@ def test_only_what_cannot_be_here_is_read_with_spark(tmp_path: Path, monkeypatch
     assert source._is_far("main.kafka")
     (tmp_path / "main.kafka").mkdir()
     assert not source._is_far("main.kafka")
+
+
+KEYS = "and the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("", "place: found ''; needed a folder, a URI such as s3a://bucket/prefix, or catalog.schema."),
+        (" ", "place: found ' '; needed a folder, a URI such as s3a://bucket/prefix, or catalog.schema."),
+        (
+            "HTTPS://x/y",
+            "HTTPS://x/y: found a web address; needed a folder, a URI that Spark has a driver for (s3a://, ",
+        ),
+        (
+            "http://x",
+            "http://x: found a web address; needed a folder, a URI that Spark has a driver for (s3a://, hdfs://)",
+        ),
+        (
+            "file://other/a/b",
+            "file://other/a/b: found a folder of another machine, other; needed file:///other/a/b, or a",
+        ),
+        ("file:", "file:: found no path; needed file:///PATH, or a path."),
+        (
+            "s3a:/lake/x",
+            "s3a:/lake/x: found one slash behind a scheme; needed s3a://lake/x, or ./s3a:/lake/x for a folder",
+        ),
+        (
+            "hdfs:/a",
+            "hdfs:/a: found one slash behind a scheme; needed hdfs:///a, or ./hdfs:/a for a folder of that name.",
+        ),
+        ("s3a://id:key@lake/x", f"s3a://***@lake/x: found a key in an address; needed s3a://lake/x, {KEYS}."),
+        ("s3a://lake", "s3a://lake: found a bucket alone; needed a prefix in it, such as s3a://lake/apportion."),
+        ("S3://lake/", "S3://lake/: found a bucket alone; needed a prefix in it, such as S3://lake/apportion."),
+    ],
+)
+def test_a_place_that_is_none_is_refused_in_these_words(given: str, words: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        locate(given)
+    assert str(refused.value).startswith(words)
+
+
+def test_a_places_paths_and_forms() -> None:
+    folder, uri, catalog = locate("/a/b"), locate("s3a://lake/x/"), locate("main.kafka")
+    assert (folder.path(), folder.path("gold", "lag"), str(folder)) == ("file:///a/b", "file:///a/b/gold/lag", "/a/b")
+    assert (uri.path("gold"), uri.on_s3, folder.on_s3, catalog.on_s3) == ("s3a://lake/x/gold", True, False, False)
+    assert folder.folder == Path("/a/b")
+    session_catalog = locate("spark_catalog.kafka")
+    assert [form_of(one, None) for one in (folder, uri, catalog, session_catalog)] == ["parquet", "delta", "", "delta"]
+    assert [form_of(folder, "delta"), form_of(uri, "delta"), form_of(catalog, "iceberg")] == [
+        "delta",
+        "delta",
+        "iceberg",
+    ]
+    for asked, words in (
+        (lambda: uri.folder, "s3a://lake/x: found a uri; needed a local folder."),
+        (lambda: catalog.folder, "main.kafka: found a catalog; needed a local folder."),
+        (
+            lambda: catalog.path("x"),
+            "main.kafka: found a catalog's schema, which has no path; needed a folder or a URI.",
+        ),
+        (lambda: form_of(folder, "csv"), "format: found 'csv'; needed parquet or delta."),
+        (lambda: form_of(uri, "csv"), "format: found 'csv'; needed parquet or delta."),
+        (
+            lambda: form_of(uri, "parquet"),
+            "s3a://lake/x: found plain Parquet, which many files make a table of, and nobody ",
+        ),
+    ):
+        with pytest.raises(BadInput) as refused:
+            asked()
+        assert str(refused.value).startswith(words)

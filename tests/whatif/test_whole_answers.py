@@ -44,7 +44,10 @@ def drawn(seed: int) -> tuple[Group, list[str]]:
     """A group and steps that may be taken with it, one after the other."""
     kinds = Kinds(capacities=True)
     large = (raw for raw in many_groups(9, seed=seed, kinds=kinds) if len(raw["members"]) > 2 and raw["topics"])
-    group = read_group(next(large))
+    raw = next(large)
+    for n, fields in enumerate(raw["members"].values()):
+        fields |= {"client_id": f"pod{n // 2}", **({"host": f"/h{n}"} if n % 2 else {})}
+    group = read_group(raw)
     draw, topic, second = Random(seed), group.topics[-1], group.members[1]
     numbers = group.number[group.partitions(group.T - 1)].tolist()
     size = max(numbers, default=-1) + 1
@@ -82,7 +85,7 @@ def test_rollouts_cost_what_was_written_down(protocol: Any, static: bool, restar
         group, steps = drawn(seed)
         more = ["rolling", "rolling 2", f"rolling {group.M}", f"scale {group.M + 2}", "scale 2"]
         more.append(f"scale {group.M + 1} like {group.members[-1]}")
-        for step in [*more, *steps[:3]]:
+        for step in [*more, *steps[:3], *(one for one in steps[3:] if one.startswith("lose"))]:
             try:
                 stages = rollouts.rollout(group, [step], protocol, static=static, times=times)
             except ApportionError as error:
@@ -91,7 +94,9 @@ def test_rollouts_cost_what_was_written_down(protocol: Any, static: bool, restar
             for stage in stages:
                 said = stage.to_dict()
                 still, movers = stage.still_s.tolist(), stage.movers.tolist()
-                answers.append({**said, "plan": stage.plan.owner.tolist(), "still": still, "movers": movers})
+                who = [*zip(stage.plan.group.members, stage.plan.group.instance_ids, strict=True)]
+                plan = [stage.plan.assignor, stage.plan.owner.tolist(), said["plan"].get("withheld"), who]
+                answers.append({**said, "plan": plan, "still": still, "movers": movers})
             answers.append([rollouts.total_sentence(stages), rollouts.begins_and_ends(stages, times)])
     as_written(WRITTEN, f"rollout {protocol} {static} {restart_s}", answers)
 
@@ -128,6 +133,10 @@ class Wrong:
 
 
 GROUP = read_group(RAW)
+LEFT: dict[str, Any] = {
+    "topics": {"t": 1, "u": 1},
+    "members": {"a": {"topics": ["t"], "owned": {"t": [0]}}, "b": {"topics": ["t"]}, "c": {"topics": ["u"]}},
+}
 REFUSED: dict[str, Callable[[], object]] = {
     **{
         f"step {step!r}": (lambda step=step: whatif.change(GROUP, step))
@@ -154,6 +163,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "too short": lambda: planning.plan(RAW, Wrong(np.zeros(5, dtype=np.int64))),  # type: ignore[arg-type]
     "no member": lambda: planning.plan(RAW, Wrong(np.array([0, 1, 2, 3, 0, -1]))),  # type: ignore[arg-type]
     "below nobody": lambda: planning.plan(RAW, Wrong(np.array([0, 1, 2, -2, 0, -1]))),  # type: ignore[arg-type]
+    "claims of what it does not want": lambda: planning.plan(LEFT, Wrong(np.array([0, 1]))),  # type: ignore[arg-type]
     "not wanted": lambda: planning.plan(RAW, Wrong(np.array([0, 0, 0, 1, 2, -1]))),  # type: ignore[arg-type]
     **{
         f"rollout {step} {protocol} {assignor}": (
@@ -180,11 +190,22 @@ def test_each_refusal_is_the_sentence_that_was_written_down() -> None:
     as_written(WRITTEN, "refused", sentences)
 
 
-def test_bounds_are_within_what_may_be_asked() -> None:
+def test_bounds_are_within_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whatif.join(GROUP, 100_000).M == 100_003
     assert whatif.change(GROUP, "join").members.count("join-1") == 1
     assert whatif.change(GROUP, "lag t:0=9223372036854775807").lag[0] == 2**63 - 1
     assert whatif.change(GROUP, " grow u:5 ").P == 7
+    monkeypatch.setattr(whatif, "MOST_PARTITIONS", 9)
+    assert whatif.change(GROUP, "grow u:7").P == 9
+    with pytest.raises(ApportionError, match=r"^grow u: found 8 partitions; needed at most 9 in the whole group\.$"):
+        whatif.change(GROUP, "grow u:8")
+    alone = read_group(
+        {"topics": {"t": [{"partition": 0, "racks": ["a"]}]}, "members": {"m": {"topics": ["t"], "rack": "a"}}}
+    )
+    with pytest.raises(
+        ApportionError, match=r"^lose-rack a: found nobody left in the group; needed a member that stays"
+    ):
+        whatif.change(alone, "lose-rack a")
     assert whatif.change(GROUP, "capacity x=1").capacity.tolist() == [1, 1, 1]
     assert len(rollouts.rollout(GROUP, ["rolling 3"])) == len(rollouts.rollout(GROUP, ["rolling 3"], "eager")) == 3
     assert whatif.last_replicas(GROUP, "b") == {"t": [3]}

@@ -14,22 +14,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
-
-from apportion.acting.rule import Outlook, decide
-from apportion.arrays import NOBODY, Ints
+from apportion.acting.rule import decide
 from apportion.errors import ApportionError, Unavailable
 from apportion.governing.carrier import Carrier, LeaseTaken
+from apportion.governing.plans import differences, governed_plan, outlook
 from apportion.governing.rules_file import GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, patiently
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
-from apportion.planning import checked
-from apportion.strategy.traits import traits_of
 from apportion.wire import plan_text
-from apportion.wire.plan_text import ASSIGNOR, PROMISES, TOPICS_WHOLE, GovernedPlan, MemberKey
+from apportion.wire.plan_text import ASSIGNOR, GovernedPlan
 
 LOG: Final = logging.getLogger("apportion.governing")
 INSTANCE: Final = "apportion-governor"
@@ -229,63 +225,3 @@ class Governor:
             spare.leave()
         del self.carriers[len(texts) :]
         self._plan, self._published_s, self._since_s = plan, time.monotonic(), None
-
-
-def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number: int) -> GovernedPlan:
-    """What the strategy wants of a group, in the plan's terms; topics whose id is not known are left out."""
-    owner = checked(group, rule.assignor).owner
-    fields = raw["members"]
-    place = {member: at for at, member in enumerate(sorted(group.members))}
-    members = tuple(MemberKey(m, fields[m].get("instance_id")) for m in sorted(group.members))
-    promise = PROMISES.get(traits_of(rule.assignor).kept_whole, 0)
-    ranked = sorted(fields, key=lambda m: (-fields[m].get("priority", -1), place[m])) if promise & TOPICS_WHOLE else []
-    sizes: dict[str, dict[int, int]] = {}
-    for p, member in enumerate(owner.tolist()):
-        topic, partition = group.name_of(p)
-        sizes.setdefault(topic, {})[partition] = NOBODY if member == NOBODY else place[group.members[member]]
-    ids = raw.get("topic_ids", {})
-    owners = {
-        plan_text.topic_id(ids[topic]): tuple(by_number.get(n, NOBODY) for n in range(max(by_number) + 1))
-        for topic, by_number in sizes.items()
-        if topic in ids
-    }
-    return GovernedPlan(number, promise, members, tuple(place[m] for m in ranked), owners)
-
-
-def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook:
-    """What the plan does to the heaviest member, in messages left to read for each of its capacity."""
-    owner = np.full(group.P, NOBODY)
-    ids, at = raw.get("topic_ids", {}), {member: place for place, member in enumerate(group.members)}
-    for p in range(group.P):
-        topic, number = group.name_of(p)
-        places = plan.owners.get(plan_text.topic_id(ids[topic]), ()) if topic in ids else ()
-        owner[p] = (
-            at[plan.members[places[number]].member_id] if number < len(places) and places[number] >= 0 else NOBODY
-        )
-
-    def loads(owners: Ints) -> Any:
-        held = owners != NOBODY
-        return np.bincount(owners[held], group.lag[held], group.M) / group.capacity
-
-    before, after = loads(group.owner), loads(owner)
-    moves = int(((owner != group.owner) & (group.owner != NOBODY)).sum())
-    least = float(group.lag.sum() / group.capacity.sum())
-    heaviest = group.members[int(before.argmax())]
-    return Outlook(float(before.max()), float(after.max()), least, heaviest, moves, in_seconds=False)
-
-
-def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int:
-    """Partitions that the plan wants elsewhere than they are."""
-    names = [key.member_id for key in plan.members]
-    ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
-    held = {
-        (topic, p): member
-        for member, fields in raw["members"].items()
-        for topic, ps in fields.get("owned", {}).items()
-        for p in ps
-    }
-    return sum(
-        place != NOBODY and held.get((ids[topic_id], p)) != names[place]
-        for topic_id, places in plan.owners.items()
-        for p, place in enumerate(places)
-    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -54,15 +53,25 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
         *many_groups(groups, seed, Kinds(facts=facts)),
         *many_groups(20, seed, Kinds(12, 12, 12, capacities=True, facts=facts)),
     ):
-        for promise in _tried(assignor, group).keys() - broken.keys():
-            small = shrink(group, partial(_breaks, assignor, promise))
-            broken[promise] = (_tried(assignor, small)[promise], small)
+        tried = _tried(assignor, group)
+        for promise in [one for one in tried if one not in broken]:
+            broken[promise] = _smallest(assignor, promise, tried[promise], group)
     if broken:
         raise ContractBroken(str(getattr(assignor, "name", assignor)), broken)
 
 
-def _breaks(assignor: Assignor, promise: str, group: GroupDict) -> bool:
-    return promise in _tried(assignor, group)
+def _smallest(assignor: Assignor, promise: str, why: str, group: GroupDict) -> tuple[str, GroupDict]:
+    """The smallest group found on which the promise broke, and how: one by chance may not break it there again."""
+    shown = [(why, group)]
+
+    def still(candidate: GroupDict) -> bool:
+        why = _tried(assignor, candidate).get(promise)
+        if why is not None:
+            shown.append((why, candidate))
+        return why is not None
+
+    shrink(group, still)
+    return shown[-1]
 
 
 def _manners(assignor: Assignor) -> Broken:

@@ -1,0 +1,84 @@
+"""What a strategy wants of a governed group in the terms of a plan, and what that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from apportion.acting.rule import Outlook
+from apportion.arrays import NOBODY, Ints
+from apportion.governing.rules_file import GroupRule
+from apportion.model.group import Group
+from apportion.planning import checked
+from apportion.strategy.traits import traits_of
+from apportion.wire import plan_text
+from apportion.wire.plan_text import PROMISES, TOPICS_WHOLE, GovernedPlan, MemberKey
+
+
+def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number: int) -> GovernedPlan:
+    """What the strategy wants of a group, in the plan's terms; topics whose id is not known are left out."""
+    owner = checked(group, rule.assignor).owner
+    fields = raw["members"]
+    place = {member: at for at, member in enumerate(sorted(group.members))}
+    members = tuple(MemberKey(m, fields[m].get("instance_id")) for m in sorted(group.members))
+    promise = PROMISES.get(traits_of(rule.assignor).kept_whole, 0)
+    ranked = (
+        sorted(fields, key=lambda m: (_turn(fields[m].get("priority")), place[m])) if promise & TOPICS_WHOLE else []
+    )
+    sizes: dict[str, dict[int, int]] = {}
+    for p, member in enumerate(owner.tolist()):
+        topic, partition = group.name_of(p)
+        sizes.setdefault(topic, {})[partition] = NOBODY if member == NOBODY else place[group.members[member]]
+    ids = raw.get("topic_ids", {})
+    owners = {
+        plan_text.topic_id(ids[topic]): tuple(by_number.get(n, NOBODY) for n in range(max(by_number) + 1))
+        for topic, by_number in sizes.items()
+        if topic in ids
+    }
+    return GovernedPlan(number, promise, members, tuple(place[m] for m in ranked), owners)
+
+
+def _turn(priority: int | None) -> tuple[bool, int]:
+    """The highest priority first; members without one come last, as in ``failover``."""
+    return priority is None, -(priority or 0)
+
+
+def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook:
+    """What the plan does to the heaviest member, in messages left to read for each of its capacity."""
+    owner = np.full(group.P, NOBODY)
+    ids, at = raw.get("topic_ids", {}), {member: place for place, member in enumerate(group.members)}
+    for p in range(group.P):
+        topic, number = group.name_of(p)
+        places = plan.owners.get(plan_text.topic_id(ids[topic]), ()) if topic in ids else ()
+        owner[p] = (
+            at[plan.members[places[number]].member_id] if number < len(places) and places[number] >= 0 else NOBODY
+        )
+
+    def loads(owners: Ints) -> Any:
+        held = owners != NOBODY
+        return np.bincount(owners[held], group.lag[held], group.M) / group.capacity
+
+    before, after = loads(group.owner), loads(owner)
+    moves = int(((owner != group.owner) & (group.owner != NOBODY)).sum())
+    least = float(group.lag.sum() / group.capacity.sum())
+    heaviest = group.members[int(before.argmax())]
+    return Outlook(float(before.max()), float(after.max()), least, heaviest, moves, in_seconds=False)
+
+
+def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int:
+    """Partitions that the plan wants elsewhere than they are."""
+    names = [key.member_id for key in plan.members]
+    ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
+    held = {
+        (topic, p): member
+        for member, fields in raw["members"].items()
+        for topic, ps in fields.get("owned", {}).items()
+        for p in ps
+    }
+    return sum(
+        place != NOBODY and held.get((ids[topic_id], p)) != names[place]
+        for topic_id, places in plan.owners.items()
+        for p, place in enumerate(places)
+    )

@@ -1,0 +1,137 @@
+"""Every row of every table of two dumps: that of hostile bytes and odd groups whole, the recorded cluster's by sums."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.pipeline import in_process
+from tests.spark import traps
+from tests.support.written_down import as_written
+
+import apportion.demo
+from apportion.errors import BadInput
+from apportion.pipeline import decode, digests, personal
+from apportion.pipeline.personal import Personal
+from apportion.tables.schemas import TABLES
+
+WRITTEN = Path(__file__).parent / "whole_tables.json"
+RECORDED = Path(apportion.demo.__file__).parent / "dump"
+ASSIGNORS = ("range", "sticky", "cooperative-sticky", "lag-aware", "broker-uniform", "failover")
+
+
+def plain(rows: pa.Table, name: str = "") -> list[list[Any]]:
+    """The table's rows in its order, each value as JSON has it."""
+    if name in TABLES and TABLES[name].order:
+        rows = rows.sort_by([(column, "ascending") for column in TABLES[name].order])
+    return [[json.loads(json.dumps(value, default=str)) for value in row.values()] for row in rows.to_pylist()]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> in_process.Tables:
+    """Tables of the dump of traps."""
+    return in_process.tables_of(traps.write(tmp_path_factory.mktemp("odd") / "dump"), ASSIGNORS)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name.startswith(("silver/", "gold/"))])
+def test_each_row_of_odd_groups_is_as_written_down(odd: in_process.Tables, name: str) -> None:
+    if name not in odd:
+        pytest.skip("a table that Spark alone makes")
+    rows = odd[name]
+    as_written(
+        WRITTEN, name, {"columns": [f"{one.name}: {one.type}" for one in rows.schema], "rows": plain(rows, name)}
+    )
+
+
+def test_the_recorded_clusters_tables_have_the_sums_that_were_written_down() -> None:
+    tables = in_process.tables_of(RECORDED, ("sticky", "lag-aware", "broker-range"))
+    sums = {}
+    for name, rows in tables.items():
+        each = sorted(json.dumps(row) for row in plain(rows))
+        sums[name] = [rows.num_rows, hashlib.sha256("\n".join(each).encode()).hexdigest()[:16]]
+    as_written(WRITTEN, "recorded", sums)
+
+
+@pytest.mark.parametrize("how", ["drop", "hash"])
+def test_what_is_personal_and_old_is_gone_and_nothing_else(odd: in_process.Tables, how: str) -> None:
+    """The moment is that of a record in the middle, which keeps what it says."""
+    changed = {}
+    for name in ("generations", "epochs", "rejects", "commits"):
+        rows = odd[f"silver/{name}"]
+        times = sorted(at for at in rows["at"].cast(pa.int64()).to_pylist() if at is not None)
+        left = Personal(times[len(times) // 2], how).nameless(name, rows)
+        assert left.schema == rows.schema
+        assert Personal(times[0], how).nameless(name, rows) is rows, "none is older than the first"
+        before, after = plain(rows), plain(left)
+        changed[name] = [[n, row] for n, (row, was) in enumerate(zip(after, before, strict=True)) if row != was]
+    assert changed["commits"] == []
+    as_written(WRITTEN, f"personal {how}", changed)
+
+
+BODY = (
+    '{"clientId":"ann","clientHost":"/10.0.0.1","x":"ü","userEndpoint":{"host":"h"},"clientTags":[{"k":1}],'
+    '"classicMemberMetadata":{"supportedProtocols":[{"name":"range","metadata":"AAA"}]}}'
+)
+
+
+def test_a_members_body_keeps_what_is_nobodys() -> None:
+    assert personal.nameless_body(BODY, "drop") == (
+        '{"clientId":"","clientHost":"","x":"ü","userEndpoint":null,"clientTags":[],'
+        '"classicMemberMetadata":{"supportedProtocols":[{"name":"range","metadata":""}]}}'
+    )
+    hashed = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in (("c", "ann"), ("h", "/10.0.0.1"))}
+    assert personal.nameless_body('{"clientId":"ann","clientHost":"/10.0.0.1"}', "hash") == (
+        f'{{"clientId":"{hashed["c"]}","clientHost":"{hashed["h"]}"}}'
+    )
+    assert personal.nameless_body('{"clientId":null,"classicMemberMetadata":null}', "hash") == (
+        '{"clientId":null,"classicMemberMetadata":null}'
+    )
+    assert personal.nameless_body(None, "drop") is None
+    for days, how, words in (
+        (1, "keep", "personal data: found 'keep'; needed drop or hash."),
+        (-1, "drop", "personal data: days: found -1; needed 0 or more."),
+    ):
+        with pytest.raises(BadInput) as refused:
+            personal.check(days, how)
+        assert str(refused.value) == words
+    personal.check(0, "hash")
+    personal.check(None, "drop")
+
+
+def test_rows_that_differ_have_digests_that_differ() -> None:
+    """Of texts, numbers, times, lists and structs; the same ones however the table is cut."""
+    rows = [
+        {"t": text, "n": number, "l": listed, "s": {"a": number, "b": text}, "at": at}
+        for text in ("", "a", "b", None)
+        for number in (0, 1, -1, None)
+        for listed in ([], ["a"], ["a", "b"], ["ab"], None)
+        for at in (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC), None)
+    ]
+    table = pa.Table.from_pylist(rows)
+    whole = digests.row_digests(table).tolist()
+    assert len(set(whole)) == len(rows)
+    cut = [digests.row_digests(table.slice(at, 7)).tolist() for at in range(0, len(rows), 7)]
+    assert [one for some in cut for one in some] == whole
+    assert digests.row_digests(table.slice(0, 0)).tolist() == []
+
+
+def test_runs_of_offsets_are_joined_and_their_gaps_named() -> None:
+    def runs(*rows: tuple[int, int, int]) -> pa.Table:
+        names = decode.runs_of(pa.table({"partition": pa.array([0], pa.int32()), "offset": pa.array([0])})).schema
+        arrays = [pa.array(list(c), one.type) for c, one in zip(zip(*rows, strict=True), names, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=names)
+
+    some = runs((0, 5, 9), (0, 0, 4), (1, 3, 3), (0, 12, 12), (1, 7, 9))
+    joined = decode.joined_runs(some)
+    as_written(WRITTEN, "runs", [
+        plain(joined), plain(decode.gaps(joined, {})), plain(decode.gaps(joined, {0: -1, 1: 0})),
+        sorted(decode.last_offsets(joined, {2: 8, 0: 3}).items()), decode.stand_twice(some), decode.stand_twice(joined),
+        decode.stand_twice(runs((0, 0, 4), (0, 4, 9))), decode.stand_twice(runs((0, 0, 4), (0, 5, 9))),
+        decode.come_late(joined, {}), decode.come_late(joined, {0: 0}), decode.come_late(joined, {0: -1}),
+        decode.come_late(joined, {1: 3}), decode.come_late(joined, {1: 2}),
+    ])  # fmt: skip
