@@ -238,7 +238,7 @@ class LakeBronze:
         self.location, self._spark, self._tables = location, spark, tables
         self._checkpoint, self._lock = checkpoint, held
         self._records, self._ends, self._topics = (
-            lake.bronze(location, name)[1] for name in ("records", "ends", "topics")
+            lake.in_dump(location, name) for name in ("records", "ends", "topics")
         )
         self._before: int | None = None
         """Records that were there when ``take`` began, if all of them are of batches that were finished."""
@@ -326,7 +326,7 @@ def opened(
         with folders.staged(location.folder, progress) as (staging, _):
             yield FolderBronze(location, staging)
         return
-    tables, _ = lake.bronze(location, "records", form)
+    tables = lake.tables_of(location, form)
     checkpoint = _checkpoint(spark, location)
     lake.make_schema(spark, location)
     with lock.held(lake.shelf_of(spark, location, form, LOCKS), str(location), progress=progress) as held:

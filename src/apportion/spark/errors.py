@@ -12,8 +12,8 @@ from typing import Final
 
 from apportion.errors import ApportionError, BadInput, Unavailable
 
-# Sentences that go before the others: what a lake or a cluster says holds words of theirs too.
-_FAR: Final = (
+_KNOWN: Final = (
+    # Those of stores and clusters go before the others, whose words they hold too.
     (r'No FileSystem for scheme "?s3"', "{where}: Spark reads and writes S3 as s3a://; write it so"),
     (
         r"No FileSystem for scheme|Class \S+FileSystem not found",
@@ -71,10 +71,6 @@ _FAR: Final = (
             "(spark.driver.host in APPORTION_SPARK_CONF)?"
         ),
     ),
-)
-
-_KNOWN: Final = (
-    *_FAR,
     (
         r"No space left on device",
         "the disk that holds {where} is full, or that of {scratch}, where Spark works; make room and run it again",

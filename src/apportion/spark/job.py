@@ -217,9 +217,9 @@ def _build_at(
             tables.check_version_of(str(location), store.text(tables.SOURCE))
             with errors.plainly(origin.root):  # what is wrong there is not the tables'
                 dump = sources.open_dump(running, origin)
-            asked = building.BuildState(building.version(), rules, source)
+            request = building.BuildState(building.version(), rules, source)
             with session.ours(running):
-                built = building.build(store, dump, asked, full, lambda: store.keep(tables.SOURCE, source), progress)
+                built = building.build(store, dump, request, full, lambda: store.keep(tables.SOURCE, source), progress)
         lake = location.kind != "folder" or form != "parquet"
         states = statuses.of_lake(running, location) if lake else statuses.of_folder(location.folder)
     return replace(built, rows={state.name: state.rows for state in states}, tables=states)

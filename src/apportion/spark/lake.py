@@ -26,7 +26,7 @@ from apportion.spark import lock
 from apportion.spark.arrow_rows import DELIVERED, DRIVER, STATE, Delivery, of_kinds, opened, packed, united
 from apportion.spark.location import Location, check_catalog, form_of
 from apportion.spark.schemas import spark_schema
-from apportion.spark.shelves import CatalogShelf, FolderShelf, HadoopShelf, Shelf
+from apportion.spark.shelves import CatalogShelf, FolderShelf, HadoopShelf, Shelf, quoted
 from apportion.tables.schemas import TABLES
 
 if TYPE_CHECKING:
@@ -44,53 +44,24 @@ _ROWS: Final = "kind string, name string, version bigint, text string"
 
 
 @dataclass(frozen=True)
-class DeltaTables:
-    """Delta tables by path: ``ROOT/silver/commits``."""
+class Tables:
+    """Tables by name, each with versions if the place has them.
 
-    root: str
-
-    def path(self, name: str) -> str:
-        """Where a table is."""
-        return f"{self.root}/{name}"
-
-    def quoted(self, name: str) -> str:
-        """As SQL is told it."""
-        return f"delta.`{self.path(name).replace('`', '``')}`"
-
-    def read(self, spark: SparkSession, name: str, version: int | None) -> DataFrame:
-        """Its rows in a version, or the newest."""
-        reader = spark.read.format("delta")
-        if version is not None:
-            reader = reader.option("versionAsOf", version)
-        return reader.load(self.path(name))
-
-    def overwrite(self, name: str, rows: DataFrame) -> None:
-        """One commit; the columns may have changed."""
-        rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(self.path(name))
-
-    def append(self, name: str, rows: DataFrame) -> None:
-        """One commit."""
-        rows.write.format("delta").mode("append").save(self.path(name))
-
-    def stream(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
-        """Delta's log remembers the stream's batches."""
-        return writer.format("delta").start(self.path(name))
-
-
-@dataclass(frozen=True)
-class CatalogTables:
-    """Tables of a catalog's schema: ``catalog.schema.silver_commits``.
-
+    root
+        What they are below: a path, as Spark is told it, or ``catalog.schema``.
     using
-        What the catalog is told to keep them as; "" leaves that to it.
+        What a catalog is told to keep them as; "" leaves that to it. Below a path Delta alone.
     """
 
-    schema: str
-    using: str = ""
+    root: str
+    using: str
+    in_catalog: bool
 
     def quoted(self, name: str) -> str:
-        """As SQL is told it."""
-        return ".".join(f"`{part}`" for part in (*self.schema.split("."), name.replace("/", "_")))
+        """As SQL is told it: ``catalog.schema.silver_commits``, or Delta's ``ROOT/silver/commits``."""
+        if not self.in_catalog:
+            return "delta." + quoted(f"{self.root}/{name}")
+        return quoted(*self.root.split("."), name.replace("/", "_"))
 
     def read(self, spark: SparkSession, name: str, version: int | None) -> DataFrame:
         """Its rows in a version, or the newest."""
@@ -99,7 +70,7 @@ class CatalogTables:
         return spark.sql(f"SELECT * FROM {self.quoted(name)} VERSION AS OF {int(version)}")  # noqa: S608 - quoted
 
     def overwrite(self, name: str, rows: DataFrame) -> None:
-        """One commit, where the catalog can replace a table; a sentence where it cannot."""
+        """One commit, where the catalog can replace a table; a sentence where it cannot. The columns may change."""
         writer = rows.writeTo(self.quoted(name))
         if self.using:
             writer = writer.using(self.using)
@@ -109,7 +80,7 @@ class CatalogTables:
             writer.createOrReplace()
         except Exception as error:
             if "REPLACE TABLE" in str(error) or "atomic" in str(error).lower():
-                why = f"{self.schema}: this catalog cannot replace a table in one step"
+                why = f"{self.root}: this catalog cannot replace a table in one step"
                 raise Unavailable(f"{why}; take one of Delta or Iceberg tables (--format delta)") from error
             raise
 
@@ -118,12 +89,9 @@ class CatalogTables:
         rows.writeTo(self.quoted(name)).append()
 
     def stream(self, writer: DataStreamWriter, name: str) -> StreamingQuery:
-        """The table is made by the stream, if it is not there."""
-        return (writer.format(self.using) if self.using else writer).toTable(self.quoted(name))
-
-
-Tables = DeltaTables | CatalogTables
-"""Tables by name, each with versions if the place has them."""
+        """The table is made by the stream, if it is not there; Delta's log remembers the stream's batches."""
+        writer = writer.format(self.using) if self.using else writer
+        return writer.toTable(self.quoted(name)) if self.in_catalog else writer.start(f"{self.root}/{name}")
 
 
 @dataclass
@@ -157,10 +125,9 @@ class Manifest:
 
 
 def tables_of(location: Location, form: str) -> Tables:
-    """How the tables of a place are named; ``form`` as ``location.form_of`` gives it."""
-    if location.kind == "catalog":
-        return CatalogTables(location.root, form)
-    return DeltaTables(location.path())
+    """The tables of a place; ``form`` as ``location.form_of`` gives it."""
+    in_catalog = location.kind == "catalog"
+    return Tables(location.root if in_catalog else location.path(), form if in_catalog else "delta", in_catalog)
 
 
 def tables_in(location: Location) -> Tables:
@@ -168,11 +135,9 @@ def tables_in(location: Location) -> Tables:
     return tables_of(location, form_of(location, "delta" if location.kind == "folder" else None))
 
 
-def bronze(location: Location, name: str, form: str = "") -> tuple[Tables, str]:
-    """A dump's tables and what they call one: ``ROOT/records``, or ``catalog.schema.bronze_records``."""
-    if location.kind == "catalog":
-        return CatalogTables(location.root, form), f"bronze/{name}"
-    return DeltaTables(location.path()), name
+def in_dump(location: Location, name: str) -> str:
+    """What a dump calls one of its tables: ``records``, or ``bronze/records`` in a catalog, whose schema has others."""
+    return f"bronze/{name}" if location.kind == "catalog" else name
 
 
 def newest_version(spark: SparkSession, tables: Tables, name: str) -> int | None:
@@ -219,7 +184,7 @@ def make_schema(spark: SparkSession, location: Location) -> None:
     """A catalog's schema is there, if the place is one."""
     if location.kind == "catalog":
         check_catalog(spark, location)
-        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {_quoted(location.root)}")
+        spark.sql(f"CREATE SCHEMA IF NOT EXISTS {quoted(*location.root.split('.'))}")
 
 
 def shelf_of(spark: SparkSession, location: Location, form: str, locks: str = LOCKS) -> Shelf:
@@ -316,10 +281,6 @@ def _handed_on(name: str, rows: pa.Table, part: str) -> Iterator[pa.RecordBatch]
     if rows.num_rows:
         yield from packed(name, DELIVERED, rows if name == STATE else in_table_order(rows, TABLES[name]))
         yield from packed("written", DRIVER, pa.table({"name": [name], "rows": [rows.num_rows]}))
-
-
-def _quoted(schema: str) -> str:
-    return ".".join(f"`{part}`" for part in schema.split("."))
 
 
 def is_missing(error: Exception) -> bool:

@@ -224,8 +224,8 @@ def _boot_of_mac() -> str | None:
     if sys.platform != "darwin":
         return None
     with suppress(OSError, subprocess.SubprocessError):
-        asked = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-        answer = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=10)
+        command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
         return answer.stdout.strip() or None
     return None
 

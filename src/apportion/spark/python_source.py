@@ -108,12 +108,12 @@ def towards(start: Position, target: Position, rows: int) -> Position:
     >>> towards({"0": 0, "1": 0}, {"0": 30, "1": 10}, 20)
     {'0': 15, '1': 5}
     """
-    left = {name: max(0, to - start.get(name, 0)) for name, to in target.items()}
-    total = sum(left.values())
+    unread = {name: max(0, to - start.get(name, 0)) for name, to in target.items()}
+    total = sum(unread.values())
     if total <= rows:
         return {name: max(to, start.get(name, 0)) for name, to in target.items()}
     # Rounded up, so that something moves even where the limit is below the number of partitions.
-    return {name: start.get(name, 0) + min(left[name], -(-left[name] * rows // total)) for name in target}
+    return {name: start.get(name, 0) + min(unread[name], -(-unread[name] * rows // total)) for name in target}
 
 
 def _batch(partition: int, rows: list[cluster.Row]) -> pa.RecordBatch:

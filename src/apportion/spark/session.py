@@ -144,8 +144,8 @@ def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
 
 def _name_of(spark: SparkSession) -> str:
     """The same for all objects that stand for one session."""
-    either: Any = spark
-    return str(either.session_id if is_connect(spark) else either._jsparkSession.sessionUUID())
+    session: Any = spark
+    return str(session.session_id if is_connect(spark) else session._jsparkSession.sessionUUID())
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -213,12 +213,12 @@ def carry_package(spark: SparkSession) -> None:
     """Give this package to a cluster's executors, as a zip: they need nothing of ours installed."""
     if not is_remote(spark):
         return
-    package: Any = spark
+    session: Any = spark
     if is_connect(spark):
         with suppress(Exception):  # sent before: a server refuses the same name twice only if the bytes differ
-            package.addArtifacts(str(_zip()), pyfile=True)
-    elif _zip().name not in package.sparkContext._python_includes:
-        package.sparkContext.addPyFile(str(_zip()))
+            session.addArtifacts(str(_zip()), pyfile=True)
+    elif _zip().name not in session.sparkContext._python_includes:
+        session.sparkContext.addPyFile(str(_zip()))
 
 
 @contextmanager
@@ -255,8 +255,8 @@ def _zip() -> Path:
 
 def cores() -> int:
     """Threads of a local session: ``APPORTION_CORES``, else what this process may use, at most 8."""
-    asked = os.environ.get("APPORTION_CORES", "")
-    return int(asked) if asked.isdigit() and int(asked) > 0 else max(2, min(8, os.cpu_count() or 2))
+    number = os.environ.get("APPORTION_CORES", "")
+    return int(number) if number.isdigit() and int(number) > 0 else max(2, min(8, os.cpu_count() or 2))
 
 
 def java() -> str:
@@ -299,8 +299,8 @@ def _start_jvm(scratch: Path, all_settings: Mapping[str, str]) -> None:
             opened.writelines(_property(name, value) for name, value in users.items())
         os.environ[_SUBMIT] = f"--properties-file {quote(str(file))} --load-spark-defaults {before or 'pyspark-shell'}"
     try:
-        told = [(name, value) for name, value in all_settings.items() if name not in users]
-        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(told))
+        public = [(name, value) for name, value in all_settings.items() if name not in users]
+        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
     finally:
         os.environ.pop(_SUBMIT, None)
         os.environ.update({} if before is None else {_SUBMIT: before})

@@ -98,10 +98,10 @@ class HadoopShelf:
             self._fill(out, text)
         except Exception:
             # Also what a second try says of the first one, which came through though its answer was lost.
-            found = self.read(name)
-            if found is None:
+            stored = self.read(name)
+            if stored is None:
                 raise
-            return found == text
+            return stored == text
         return True
 
     def read(self, name: str) -> str | None:
@@ -149,7 +149,7 @@ class CatalogShelf:
 
     def __init__(self, spark: SparkSession, schema: str, prefix: str, using: str) -> None:
         self._spark, self._prefix = spark, prefix
-        self._schema = ".".join(f"`{part}`" for part in schema.split("."))
+        self._schema = quoted(*schema.split("."))
         self._using = f"USING {using}" if using else ""
 
     def names(self) -> list[str]:
@@ -165,10 +165,10 @@ class CatalogShelf:
                 f"TBLPROPERTIES ('{_PROPERTY}' = '{text.encode().hex()}')"
             )
         except Exception:
-            found = self.read(name)
-            if found is None:
+            stored = self.read(name)
+            if stored is None:
                 raise
-            return found == text
+            return stored == text
         return True
 
     def read(self, name: str) -> str | None:
@@ -197,6 +197,11 @@ class CatalogShelf:
 
 
 Shelf = FolderShelf | HadoopShelf | CatalogShelf
+
+
+def quoted(*names: str) -> str:
+    """A name of several parts, as SQL is told it."""
+    return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 
 def _is(error: Exception, name: str) -> bool:

@@ -102,14 +102,13 @@ def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
 
     tables = lake.tables_in(location)
     versions = lake.Manifest.read(spark, tables).versions
-    places = [(tables, name, name, versions[name]) for name in TABLES if name in versions]
-    bronze, named = lake.bronze(location, "records")
-    if lake.is_there(spark, bronze, named):
-        places.insert(0, (bronze, named, "records", None))
+    places = [(name, name, versions[name]) for name in TABLES if name in versions]
+    if lake.is_there(spark, tables, records := lake.in_dump(location, "records")):
+        places.insert(0, (records, "records", None))
     if not places:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda place: _by_spark(spark, *place), places))
+        return list(pool.map(lambda place: _by_spark(spark, tables, *place), places))
 
 
 def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, version: int | None) -> TableStatus:
