@@ -31,7 +31,12 @@ from bench.made_log import Size, write_dump, write_ends, write_round
 from bench.meter import Cost, Meter, compile_package
 
 STAGES = ("full", "a real round", "the next round", "nothing new")
-PLACES = ("one core, a local folder", "two cores, a local folder", "two cores, S3", "two workers of one core, S3")
+PLACES = (
+    "one core, a local folder", "two cores, a local folder", "two cores, S3",
+    "one worker of two cores, a shared folder", "one worker of one core, S3", "two workers of one core, S3",
+)  # fmt: skip
+SHARED = "/srv"
+"""A folder that workers see too: temporary ones are hidden from them."""
 
 
 @contextmanager
@@ -52,18 +57,23 @@ def environment(variables: dict[str, str]) -> Iterator[None]:
 def measured(place: str, size: Size) -> dict[str, Cost]:
     """Stage -> its cost in this place; the time in which the cluster starts is not counted."""
     meter = Meter()
-    with meter.watching(), tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+    with (
+        meter.watching(),
+        tempfile.TemporaryDirectory(dir=SHARED if "shared" in place else None) as name,
+        ExitStack() as stack,
+    ):
         dump = Path(name) / "dump"
         write_dump(dump, size)
         source, out, s3 = str(dump), str(Path(name) / "out"), None
-        stack.enter_context(environment({"APPORTION_CORES": "1" if place.startswith("one") else "2"}))
+        stack.enter_context(environment({"APPORTION_CORES": "1" if place.startswith("one core") else "2"}))
         if place.endswith("S3"):
             s3 = stack.enter_context(S3Server())
             stack.enter_context(environment(s3.environment))
             s3.upload(dump, "dump")
             source, out = "s3a://lake/dump", "s3a://lake/out"
-        if place.startswith("two workers"):
-            cluster = stack.enter_context(SparkCluster(2, memory="3g"))
+        if "worker" in place:
+            workers, cores = (2 if word in place else 1 for word in ("two workers", "two cores"))
+            cluster = stack.enter_context(SparkCluster(workers, memory="3g", cores=cores))
             chosen = {"spark.executor.memory": "2g", "spark.executor.extraJavaOptions": "-XX:+UseSerialGC"}
             stack.enter_context(environment(cluster.environment(**chosen)))
         for turn, stage in enumerate(STAGES):

@@ -47,10 +47,10 @@ class SparkCluster:
         The living ones, to be killed at will.
     """
 
-    def __init__(self, workers: int = 2, memory: str = "1g") -> None:
+    def __init__(self, workers: int = 2, memory: str = "1g", cores: int = 1) -> None:
         if why := missing_right():
             raise Unavailable(why)
-        self._count, self._memory = workers, memory
+        self._count, self._memory, self._cores = workers, memory, str(cores)
         self.workers: list[subprocess.Popen[Any]] = []
 
     def __enter__(self) -> SparkCluster:
@@ -94,7 +94,7 @@ class SparkCluster:
     def _worker(self, number: int) -> subprocess.Popen[Any]:
         # An address of its own: executors with one address believe that they share a disk, and read each other's files.
         address = f"127.0.0.{11 + number}"
-        command = ["org.apache.spark.deploy.worker.Worker", "-h", address, "-c", "1", "-m", self._memory]
+        command = ["org.apache.spark.deploy.worker.Worker", "-h", address, "-c", self._cores, "-m", self._memory]
         return self._start(f"worker-{number}", [*command, "-d", "/mnt/work", self.master], address)
 
     def _start(self, name: str, command: list[str], address: str) -> subprocess.Popen[Any]:
