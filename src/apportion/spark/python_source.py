@@ -118,14 +118,9 @@ def towards(start: Position, target: Position, rows: int) -> Position:
 
 def _batch(partition: int, rows: list[cluster.Row]) -> pa.RecordBatch:
     keys, values, offsets, times, kinds = zip(*rows, strict=True)
-    n = len(rows)
-    columns = [
-        pa.array(keys, pa.binary()),
-        pa.array(values, pa.binary()),
-        pa.array([cluster.OFFSETS] * n, pa.string()),
-        pa.array([partition] * n, pa.int32()),
-        pa.array(offsets, pa.int64()),
-        pa.array(times, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
-        pa.array([kind if kind is not None else -1 for kind in kinds], pa.int32()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schemas.arrow_schema(schemas.RECORDS))
+    columns = {
+        "key": keys, "value": values, "topic": [cluster.OFFSETS] * len(rows), "partition": [partition] * len(rows),
+        "offset": offsets, "timestamp": pa.array(times, pa.timestamp("ms", tz="UTC")),
+        "timestampType": [kind if kind is not None else -1 for kind in kinds],
+    }  # fmt: skip
+    return pa.RecordBatch.from_pydict(columns, schema=schemas.arrow_schema(schemas.RECORDS))

@@ -32,6 +32,7 @@ from apportion.spark.scratch import scratch_folder
 from apportion.spark.settings import DELTA_SETTINGS, OLD_FETCHING, TABLE_SETTINGS
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     from apportion.spark.location import Location
@@ -165,9 +166,8 @@ def start(scratch: Path, quick: bool = True, jars: Collection[JarSet] = ()) -> S
     builder = SparkSession.builder.appName("apportion").config(map=dict(all_settings))
     log = scratch / "spark.log"
     try:
-        with _stderr_into(log), _no_jvm_left_behind():
-            _start_jvm(scratch, all_settings)
-            spark = builder.getOrCreate()
+        _start_jvm(scratch, all_settings, log)
+        spark = builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
         raise Unavailable(f"Spark did not start: {_reason(lines, error)}") from error
@@ -283,13 +283,18 @@ def _interrupts_left_alone() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _start_jvm(scratch: Path, all_settings: Mapping[str, str]) -> None:
+def _start_jvm(scratch: Path, all_settings: Mapping[str, str], log: Path) -> None:
     """Start Spark's JVM, if there is none, with the user's settings in a file that this user alone may read.
 
-    They may be keys and passwords, and all users of a machine see the commands of its processes.
+    log
+        Takes what it writes to standard error.
+
+    Settings may be keys and passwords, and all users of a machine see the commands of its processes.
     """
     from pyspark import SparkConf, SparkContext
 
+    if SparkContext._gateway is not None:
+        return
     users, before = settings.from_environment(), os.environ.get(_SUBMIT)
     if "--properties-file" in (before or ""):  # of two such files Spark reads the last alone
         users = {}
@@ -300,7 +305,7 @@ def _start_jvm(scratch: Path, all_settings: Mapping[str, str]) -> None:
         os.environ[_SUBMIT] = f"--properties-file {quote(str(file))} --load-spark-defaults {before or 'pyspark-shell'}"
     try:
         public = [(name, value) for name, value in all_settings.items() if name not in users]
-        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(public))
+        SparkContext._ensure_initialized(gateway=_launched(SparkConf(loadDefaults=False).setAll(public), log))
     finally:
         os.environ.pop(_SUBMIT, None)
         os.environ.update({} if before is None else {_SUBMIT: before})
@@ -311,31 +316,30 @@ def _property(name: str, value: str) -> str:
     return re.sub(r"[\\:=\s#!]", r"\\\g<0>", name) + "=" + value.replace("\\", "\\\\") + "\n"
 
 
-@contextmanager
-def _no_jvm_left_behind() -> Iterator[None]:
-    """A JVM that is still starting when the block is interrupted is killed.
+def _launched(conf: SparkConf, log: Path) -> Any:
+    """A gateway to a new JVM, which is killed where it is still starting when this is interrupted.
 
     PySpark then forgets its process and removes the folder where the JVM is to write its port. That it cannot write it
     ends the JVM's main thread alone: the process would stay for ever.
     """
-    from pyspark import SparkContext, java_gateway
+    from pyspark import java_gateway
 
     started: list[subprocess.Popen[bytes]] = []
     launching: Any = java_gateway
     popen = launching.Popen
 
-    def remembered(command: list[str], *given: Any, **settings: Any) -> subprocess.Popen[bytes]:
-        started.append(popen(command, *given, **settings))
+    def remembered(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        started.append(popen(command, **options))
         return started[-1]
 
     launching.Popen = remembered
     try:
-        yield
+        with log.open("wb") as opened:
+            return launching.launch_gateway(conf, {"stderr": opened})
     except BaseException:
-        if SparkContext._gateway is None:
-            for process in started:
-                process.kill()
-                process.wait()
+        for process in started:
+            process.kill()
+            process.wait()
         raise
     finally:
         launching.Popen = popen
@@ -360,17 +364,3 @@ def _py4j_quiet() -> Iterator[None]:
     finally:
         root.removeFilter(ours)
         own.setLevel(level)
-
-
-@contextmanager
-def _stderr_into(log: Path) -> Iterator[None]:
-    """What the JVM started in this block writes to standard error goes to a file."""
-    sys.stderr.flush()
-    standard_error = os.dup(2)
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(standard_error, 2)
-        os.close(standard_error)
