@@ -160,6 +160,18 @@ def shelf(tmp_path: Path) -> FolderShelf:
     return FolderShelf(tmp_path / "locks")
 
 
+def test_a_lock_whose_store_was_away_at_the_end_does_not_keep_out_its_own_process(shelf: FolderShelf) -> None:
+    """As of a session whose Java process was killed: what called it lives, and builds again."""
+    away = shelf.folder.with_name("away")
+    with lock.held(shelf, "here"):
+        shelf.folder.rename(away)
+        shelf.folder.write_text("no folder")
+    shelf.folder.unlink()
+    away.rename(shelf.folder)
+    with lock.held(shelf, "here") as mine:
+        assert mine.after_death
+
+
 def test_a_second_build_is_kept_out_until_the_first_has_ended(shelf: FolderShelf) -> None:
     """It is told who has the place; afterwards only the newest lock is left, and the next one knows of no death."""
     with lock.held(shelf, "here") as mine:

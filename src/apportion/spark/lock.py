@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 BEAT_S: Final = 10.0
 SILENCE_S: Final = 60.0
 _RELEASED: Final = "released"
+_HELD: Final[set[str]] = set()
+"""Tokens of this process: a lock that it could not release, for the store was away, is not among them."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Owner:
         started = _started(self.pid)
         if started == "":  # it may be another process of that number
             return None
-        return started != self.started
+        return started != self.started or (self.pid == os.getpid() and self.token not in _HELD)
 
 
 class Held:
@@ -94,7 +96,10 @@ class Held:
 
     def release(self) -> None:
         """Let the next one in."""
-        self._shelf.create(f"{_name(self._number)}.{_RELEASED}", json.dumps({"finished": self.finished}))
+        try:
+            self._shelf.create(f"{_name(self._number)}.{_RELEASED}", json.dumps({"finished": self.finished}))
+        finally:
+            _HELD.discard(self._owner.token)
 
 
 @contextmanager
@@ -132,6 +137,7 @@ def _acquire(shelf: Shelf, called: str, silence_s: float, progress: Callable[[st
         if finished is None:
             _must_be_dead(shelf, number, called, silence_s, progress)
         us = this_process()
+        _HELD.add(us.token)  # before another thread can see it
         if not shelf.create(_name(number + 1), json.dumps(asdict(us))):
             continue
         if _highest(shelf)[0] > number + 1:
