@@ -69,7 +69,7 @@ def grow(group: Group, topic: str, n: int) -> Group:
     if not old < n:
         raise BadInput(f"grow {topic}", count(n, "partition"), f"more than the {old} there are: a topic never shrinks")
     if n - old + group.P > MOST_PARTITIONS:
-        raise BadInput(f"grow {topic}", f"{n} partitions", f"at most {MOST_PARTITIONS:,} in the whole group")
+        raise BadInput(f"grow {topic}", count(n, "partition"), f"at most {MOST_PARTITIONS:,} in the whole group")
     if (grown := edits.with_partitions(group, group.topics.index(topic), np.arange(old, n))) is not None:
         return grown
     raw = group_to_dict(group)

@@ -2,7 +2,8 @@
 
 Each file of ``transcripts`` is a list of ``$ apportion ...`` lines, each followed by all that it printed: its error
 stream behind ``! ``, a code other than 0 as ``[exit 2]``, of a page the data that it carries. A new case is a new line.
-DUMP is the demo's recorded cluster, TASKS one of streams and share groups, OUT a file in a temporary folder.
+DUMP is the demo's recorded cluster, TABLES the pipeline's tables of it, TASKS a dump of streams and share groups,
+OUT a file in a temporary folder.
 ``python -m tests.cli.test_transcripts`` writes them anew, and ``git diff`` shows what has changed.
 """
 
@@ -26,6 +27,7 @@ from apportion.demo import dump
 FOLDER = HERE / "transcripts"
 PROMPT = "$ apportion "
 TASKS = HERE.parent / "data" / "task_groups"
+TABLES = HERE.parent / "data" / "tables"
 FIXED = {"SOURCE_DATE_EPOCH": "1795272828"}
 
 
@@ -39,9 +41,9 @@ def printed(command: str) -> str:
     """All that a command line gives, with nothing of this machine in it; the present folder is that of ``cli``."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        at = {"DUMP": str(dump()), "TASKS": str(TASKS), "OUT": str(out), "HERE": str(HERE)}
+        at = {"DUMP": str(dump()), "TASKS": str(TASKS), "TABLES": str(TABLES), "OUT": str(out), "HERE": str(HERE)}
         done = run_here(
-            *(re.sub(r"\b(DUMP|TASKS|OUT)\b", lambda name: at[name[1]], word) for word in shlex.split(command))
+            *(re.sub(r"\b(DUMP|TASKS|TABLES|OUT)\b", lambda name: at[name[1]], word) for word in shlex.split(command))
         )
         written = out.read_text(encoding="utf-8") if out.exists() else ""
     text = "".join(of_page(one) if one.lower().startswith("<!doctype") else one for one in (done.out, written))
@@ -69,6 +71,27 @@ def test_a_command_line_gives_what_it_gave(
     for name, value in FIXED.items():
         monkeypatch.setenv(name, value)
     assert printed(command) == expected, f"{file}.txt: if this is meant, write all of them anew: make golden"
+
+
+OF_THE_DUMP = [(str(case.values[1]), str(case.values[2])) for case in CASES if "DUMP" in str(case.values[1])]
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (command, expected)
+        for command, expected in OF_THE_DUMP
+        if "html" not in command and not command.startswith("report")
+    ],
+)
+def test_the_tables_of_a_dump_tell_what_the_dump_tells(
+    command: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for pages, which name their source."""
+    monkeypatch.chdir(HERE)
+    for name, value in FIXED.items():
+        monkeypatch.setenv(name, value)
+    assert printed(command.replace("DUMP", "TABLES")).replace("TABLES", "DUMP") == expected
 
 
 def write(names: Sequence[str]) -> None:

@@ -83,13 +83,13 @@ def racks_as_text(folder: Path) -> None:
         (text_keys, "column key: found type string; needed binary"),
         (no_offsets, "column offset: found no such column; needed one of type bigint"),
         (whole_numbers_for_times, "column at: found type int64; needed timestamp"),
-        (lambda folder: put_first(folder, "offset", None, pa.int64()), "column offset: found null in 1 rows"),
+        (lambda folder: put_first(folder, "offset", None, pa.int64()), "column offset: found null in 1 row"),
         (lambda folder: put_first(folder, "partition", 2**40, pa.int64()), "column partition: found 1099511627776"),
         (lambda folder: put_first(folder, "offset", 2**63, pa.uint64()), "column offset: found 9223372036854775808"),
-        (lambda folder: put_first(folder, "offset", None, pa.int64(), False), "column offset: found null in 1 rows"),
+        (lambda folder: put_first(folder, "offset", None, pa.int64(), False), "column offset: found null in 1 row"),
         (
             lambda folder: put_first(folder, "timestamp", None, pa.timestamp("ms"), False),
-            "column timestamp: found null in 1 rows",
+            "column timestamp: found null in 1 row",
         ),
         (
             lambda folder: put_first(folder, "partition", 2**40, pa.int64(), False),

@@ -12,6 +12,7 @@ from apportion.cli import source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import Parser, Usage, add_assignor, settings_of, whole
 from apportion.errors import ApportionError, BadInput
+from apportion.wording import count
 
 if TYPE_CHECKING:
     from apportion.governing.governor import Governed
@@ -102,7 +103,7 @@ def _told(group: str, governed: Governed) -> None:
     """One line where something happened."""
     if governed.outcome == "unchanged":
         return
-    more = f", {governed.differs} partitions to move" if governed.outcome == "published" else ""
+    more = f", {count(governed.differs, 'partition')} to move" if governed.outcome == "published" else ""
     tell(f"{group}: {governed.outcome}{more}{''.join(f'; {sentence}' for sentence in governed.sentences)}")
 
 
@@ -137,5 +138,5 @@ def _key(path: str | None) -> bytes | None:
     except OSError as error:
         raise BadInput("--key-file", f"{path}: {error.strerror}", "a readable file") from None
     if len(key) < 16:
-        raise BadInput("--key-file", f"{len(key)} bytes", "16 or more, as the brokers ask")
+        raise BadInput("--key-file", count(len(key), "byte"), "16 or more, as the brokers ask")
     return key

@@ -97,7 +97,7 @@ def _context(name: str | None) -> dict[str, Any]:
 def _checked(chosen: Any, where: str) -> dict[str, Any]:
     fields = ("bootstrap-server", "command-config", "properties")
     if not isinstance(chosen, dict):
-        raise BadInput(where, f"a {type(chosen).__name__}", "a table with " + ", ".join(fields))
+        raise BadInput(where, _kind(chosen), "a table with " + ", ".join(fields))
     for key, value in chosen.items():
         if key not in fields:
             raise UnknownName(f"setting of {where}", str(key), fields)
@@ -105,8 +105,13 @@ def _checked(chosen: Any, where: str) -> dict[str, Any]:
             if not isinstance(value, Mapping) or not all(isinstance(text, str) for text in value.values()):
                 raise BadInput(f"{where}.properties", "values that are not texts", '"name" = "value", name in quotes')
         elif not isinstance(value, str) or not value:
-            raise BadInput(f"{where}.{key}", f"a {type(value).__name__}", "a text")
+            raise BadInput(f"{where}.{key}", "an empty text" if value == "" else _kind(value), "a text")
     return chosen
+
+
+def _kind(value: Any) -> str:
+    """A value without what it says, which may be a secret."""
+    return f"a value of type {type(value).__name__}"
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -133,6 +138,12 @@ def _check_server(servers: str) -> None:
     for server in servers.split(","):
         host, colon, port = server.strip().rpartition(":")
         if not (
-            colon and host and "/" not in host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65536
+            colon
+            and host
+            and "/" not in host
+            and port.isascii()
+            and port.isdecimal()
+            and len(port) < 6
+            and 0 < int(port) < 65536
         ):
             raise BadInput("bootstrap server", repr(server[:80]), "HOST:PORT, as in localhost:9092")

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from apportion.wire.plan_text import MemberKey, PlanPart, topic_id
+from apportion.wording import count
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS: Final = 250_000_000_000_000
@@ -45,7 +46,9 @@ class CarriedPlan:
             examples = [f"{topic}-{p} to {member}" for (topic, p), member in sorted(self.differs.items())[:SHOWN_MAX]]
             more = len(self.differs) - len(examples)
             rest = f" and {more} more" if more else ""
-            sentences.append(f"The plan wants {len(self.differs)} partitions elsewhere: {', '.join(examples)}{rest}.")
+            sentences.append(
+                f"The plan wants {count(len(self.differs), 'partition')} elsewhere: {', '.join(examples)}{rest}."
+            )
         if self.unknown_members:
             sentences.append(f"The plan does not know {len(self.unknown_members)} of the members: they came since.")
         return sentences

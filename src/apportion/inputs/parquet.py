@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as kind
 
 from apportion.errors import BadInput, MissingExtra, Unavailable
+from apportion.wording import count
 
 Check = tuple[str, Callable[[Any], bool]]
 """What a column's type is called, and whether an Arrow type is one."""
@@ -90,7 +91,7 @@ def _check_values(file: Path, name: str, needed: str, filled: bool, groups: list
     """Refuse nulls where none can be, and numbers too large for their column; without statistics all is believed."""
     nulls = sum(stats.null_count or 0 for stats in groups)
     if filled and nulls:
-        raise BadInput(f"{file}, column {name}", f"null in {nulls} rows", "a value in each row")
+        raise BadInput(f"{file}, column {name}", f"null in {count(nulls, 'row')}", "a value in each row")
     limit = 2 ** {INT[0]: 31, BIGINT[0]: 63}.get(needed, 999)
     for value in [value for stats in groups if stats.has_min_max and limit < 2**64 for value in (stats.min, stats.max)]:
         if isinstance(value, int) and not -limit <= value < limit:
@@ -128,7 +129,7 @@ def read(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ())
             column = column.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
         where = f"{file}, column {name}"
         if name in filled and column.null_count:
-            raise BadInput(where, f"null in {column.null_count} rows", "a value in each row")
+            raise BadInput(where, f"null in {count(column.null_count, 'row')}", "a value in each row")
         whole = {INT[0]: pa.int32(), BIGINT[0]: pa.int64()}.get(columns[name][0])
         if whole is not None and column.type != whole:
             try:

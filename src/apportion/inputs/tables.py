@@ -33,6 +33,8 @@ EPOCHS: Final = {
     **_SOURCE,
 }  # fmt: skip
 GAPS: Final = {"source_partition": INT, "before_offset": BIGINT, "missing": BIGINT}
+FILLED: Final = ("group", "topic", "partition", "before_offset", "missing", *_SOURCE)
+"""Columns that have a value in each row: what a row is about, and where its record stands."""
 VERSION: Final = 1
 """Of the tables; those of another version are neither read nor written over."""
 
@@ -65,7 +67,11 @@ def load_histories(path: str | Path) -> GroupHistories:
     world = read_world(_files(folder, "silver/ends"), _files(folder, "silver/topics"), names)
     groups = {}
     for name in sorted({*generations, *epochs, *commits}):
-        events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
+        try:
+            events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
+        except ValueError:
+            where = f"{folder / 'silver/epochs'}, column body"
+            raise BadInput(where, f"a record of {name!r} that is no JSON", "what the pipeline wrote there") from None
         taken = _commits(commits.get(name, []), [event.offset for event in events])
         groups[name] = GroupHistory(name, events, taken.standing, taken.times.intervals(), world)
     return GroupHistories(groups, world)
@@ -88,7 +94,9 @@ def next_offsets(path: str | Path) -> dict[int, int]:
     next_of: dict[int, int] = {}
     for table in ("silver/commits", "silver/generations", "silver/epochs"):
         for file in _files(Path(path), table):
-            rows = parquet.read(file, _SOURCE).group_by("source_partition").aggregate([("source_offset", "max")])
+            rows = (
+                parquet.read(file, _SOURCE, FILLED).group_by("source_partition").aggregate([("source_offset", "max")])
+            )
             columns = (rows[name].to_pylist() for name in ("source_partition", "source_offset_max"))
             for partition, offset in zip(*columns, strict=True):
                 next_of[partition] = max(next_of.get(partition, 0), offset + 1)
@@ -124,7 +132,7 @@ def _files(folder: Path, table: str) -> list[Path]:
 
 def _rows(folder: Path, table: str, columns: Mapping[str, parquet.Check]) -> Iterator[dict[str, Any]]:
     for file in _files(folder, table):
-        for batch in parquet.read(file, columns).to_batches(max_chunksize=10_000):
+        for batch in parquet.read(file, columns, FILLED).to_batches(max_chunksize=10_000):
             yield from batch.to_pylist()
 
 

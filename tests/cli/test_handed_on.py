@@ -1,0 +1,130 @@
+"""What the commands that run for long hand on to who does their work: every option arrives where it belongs.
+
+The work itself (Spark, a server, a governor) is done by other tests; here each is stood in for, and what it was given
+is held against what was written down. ``APPORTION_WRITE=1`` writes ``handed_on.json`` anew.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from shlex import split
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.written_down import as_written
+
+from apportion.governing import governor, service
+from apportion.inputs import cluster
+from apportion.serve import server
+from apportion.spark import job
+
+from .conftest import HERE, Runner
+
+AT = "--bootstrap-server b:1"
+TABLES = HERE.parent / "data" / "tables"
+LINES = [
+    f"pipeline capture {AT} --to there", f"pipeline capture {AT} --to there --service --interval 7 --source python",
+    f"pipeline capture {AT} --to there --format delta --command-config client.properties -o json",
+    "pipeline build --from here --to there", "pipeline build --from here --to there --full -o csv --format iceberg",
+    "pipeline build --from here --to there --personal-days 30 --hash-personal --allowed-lag 5 -A range -A sticky",
+    "pipeline rebuild --to there", "pipeline rebuild --to there --from here --format parquet -o ndjson",
+    f"pipeline run {AT} --from here --to there",
+    f"pipeline run {AT} --from here --to there --interval 9 --source connector --allowed-lag 3 -A range --format delta",
+    "pipeline status --to there", "pipeline status --to there -o json", "pipeline rebuild --to there --full",
+    "pipeline rebuild --to there --allowed-lag 5", f"pipeline capture {AT} --to there --interval 5",
+    f"pipeline run {AT} --from here --to there -o json", "pipeline build --to there --from here --personal-days 0",
+    f"serve {AT}", f"serve {AT} --listen 127.0.0.1:0 --interval 3 --from past --capacity 50 --catch-up 9.5 --no-tail",
+    f"serve {AT} --names all,-kminion --max-series 5000 --cluster-name prod --personal",
+    f"serve {AT} --no-personal --otlp-endpoint http://localhost:4318/v1/metrics",
+    f"serve {AT} --listen 0.0.0.0:1 --insecure",
+    f"serve {AT} --token-file tokens --listen '[::1]:9308'", f"serve {AT} --capacity 5",
+    f"govern {AT} --check", f"govern {AT} --group a --group b --interval 9 -A sticky --set order=balance,moves",
+    f"govern {AT} --group a --key-file key --convert", f"govern {AT} --all-groups --config govern.toml",
+    f"govern {AT} --group a --release", f"govern {AT} --group ads --group b --config govern.toml",
+    f"govern {AT} --group a --key-file short",
+]  # fmt: skip
+FILES = {
+    "client.properties": "security.protocol=PLAINTEXT\n", "tokens": "t" * 40 + "\n", "key": "k" * 32 + "\n",
+    "short": "k",
+    "govern.toml": '[[group]]\nname = "ads.*"\nassignor = "range"\n',
+}  # fmt: skip
+
+
+class Notes(list[Any]):
+    """What was called, with what."""
+
+    def note(self, name: str, answer: Any = None) -> Any:
+        """A stand-in for a function."""
+
+        def called(*given: Any, **named: Any) -> Any:
+            self.append([name, [told(one) for one in given], {key: told(one) for key, one in named.items()}])
+            return answer
+
+        return called
+
+
+def told(value: Any) -> Any:
+    """A value as JSON has it; of functions that they are one."""
+    if getattr(value, "__name__", "") == "chosen":
+        return {name: repr(rule) for name, rule in value().items()}
+    if callable(value):
+        return "a function"
+    if isinstance(value, cluster.Cluster):
+        return "a cluster"
+    return json.loads(json.dumps(value, default=lambda one: repr(getattr(one, "settings", one))))
+
+
+@pytest.fixture
+def notes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Notes]:
+    notes = Notes()
+    states = [replace(state, written=datetime(2026, 1, 2, tzinfo=UTC)) for state in job.status(TABLES)]
+    for name in ("build", "rebuild"):
+        monkeypatch.setattr(job, name, notes.note(name, SimpleNamespace(tables=states[:3])))
+    monkeypatch.setattr(job, "status", notes.note("status", states))
+    monkeypatch.setattr(job, "capture", notes.note("capture"))
+    monkeypatch.setattr(job, "run", notes.note("run", [1, 2]))
+    monkeypatch.setattr(server, "run", notes.note("serve"))
+    monkeypatch.setattr(service, "govern", notes.note("govern"))
+
+    @contextmanager
+    def connect(bootstrap: str, properties: Any) -> Iterator[Any]:
+        notes.note("connect")(bootstrap, properties)
+        yield cluster.Cluster(bootstrap, None)
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr(service, "groups_of", lambda there, rules: {"all": rules[0]})
+    monkeypatch.setattr(governor, "without_class", lambda there: {})
+    governed = SimpleNamespace(round=notes.note("round"), let_go=notes.note("let go"))
+    monkeypatch.setattr(governor, "Governor", notes.note("Governor", governed))
+    handlers = list(logging.getLogger("apportion.serve").handlers)
+    yield notes
+    logging.getLogger("apportion.serve").handlers = handlers
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_option_arrives(
+    run: Runner, notes: Notes, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    done = run(*split(line))
+    as_written(
+        HERE / "handed_on.json", line, {"code": done.code, "out": done.out, "err": done.err, "calls": list(notes)}
+    )
+
+
+def test_a_governor_tells_what_happened_and_not_what_did_not(capfd: pytest.CaptureFixture[str]) -> None:
+    from apportion.cli.govern import _told
+
+    _told("a", governor.Governed(0, "unchanged"))
+    _told("a", governor.Governed(0, "published", differs=3, sentences=("one", "two")))
+    _told("a", governor.Governed(0, "waiting", sentences=("why",)))
+    assert capfd.readouterr().err == "a: published, 3 partitions to move; one; two\na: waiting; why\n"
