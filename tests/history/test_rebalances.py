@@ -40,7 +40,8 @@ def test_a_member_that_joins_takes_what_another_held() -> None:
 
 def test_classic_records_follow_each_other_over_epochs_whose_tombstones_were_lost() -> None:
     row = one(classic(1, 5, A4), epoch(2, 3, {"epoch": 6}), classic(3, 7, A, B))
-    assert (row.previous_generation, row.joined, row.kept, row.moved, row.given) == (5, ("b",), 2, 2, 0)
+    assert (row.previous_generation, row.joined, row.kept, row.moved, row.given) == (5, ("b",), 2, 0, 2)
+    assert row.inherited == 0, "nobody left, but the group was empty in between"
 
 
 def test_moves_beyond_the_proved_least_are_needless() -> None:
@@ -51,9 +52,10 @@ def test_moves_beyond_the_proved_least_are_needless() -> None:
     assert (widened.moved, widened.needless) == (2, 0)
 
 
-def test_what_a_member_that_left_had_held_has_to_move() -> None:
+def test_what_a_member_that_left_had_held_is_inherited_and_moves_not() -> None:
     row = one(classic(1, 1, A, B), classic(2, 2, A4))
-    assert (row.cause, row.left, row.moved, row.needless) == ("leave", ("b",), 2, 0)
+    assert (row.cause, row.left, row.moved, row.given, row.inherited) == ("leave", ("b",), 0, 2, 2)
+    assert row.needless == 0
 
 
 def test_a_group_that_empties_drops_what_it_held_and_moves_nothing() -> None:
@@ -110,7 +112,7 @@ def test_a_cooperative_hand_over_ends_in_the_second_round() -> None:
         classic(3, 3, A, B),
     )
     assert (first.cause, first.moved, first.dropped) == ("join", 0, 2)
-    assert (second.cause, second.moved, second.given, second.handed) == ("hand-over", 0, 2, 2)
+    assert (second.cause, second.moved, second.given, second.handed) == ("hand-over", 2, 0, 2)
 
 
 def test_a_tombstone_between_two_records_separates_them() -> None:
@@ -193,7 +195,7 @@ def test_a_partition_assigned_twice_counts_once() -> None:
 def test_a_hostile_partition_id_does_not_make_a_topic_of_that_size() -> None:
     wild = member("a", {"t": [0, 2**31 - 1]})
     row = one(classic(1, 1, wild), classic(2, 2, member("b", {"t": [0, 2**31 - 1]})))
-    assert row.moved == 2
+    assert row.inherited == 2
     negative = one(classic(1, 1, member("a", {"t": [-1]})), classic(2, 2, member("a", {"t": [-7]})))
     assert (negative.given, negative.dropped) == (1, 1)
 
@@ -203,7 +205,7 @@ def test_fifty_thousand_partitions_are_compared_in_a_moment() -> None:
     fewer = [member(f"m{i:03d}", {"t": range(i * 500, i * 500 + 500 + 500 * (i == 0))}) for i in range(99)]
     fewer[0] = member("m000", {"t": [*range(500), *range(99 * 500, 100 * 500)]})
     row = one(classic(1, 1, *wide), classic(2, 2, *fewer))
-    assert (row.kept, row.moved, row.left) == (49_500, 500, ("m099",))
+    assert (row.kept, row.inherited, row.left) == (49_500, 500, ("m099",))
 
 
 def test_a_long_history_takes_no_more_memory_than_a_short_one() -> None:

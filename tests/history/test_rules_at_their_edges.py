@@ -83,9 +83,11 @@ def test_only_what_a_living_member_had_given_up_is_handed_over() -> None:
     handed = compared(
         classic(1, 1, both), classic(2, 2, *revoked), classic(3, 3, *(member("a", {"t": [0]}), member("b", {"t": [1]})))
     )
-    assert (handed[-1].given, handed[-1].handed) == (1, 1)
+    assert (handed[-1].moved, handed[-1].given, handed[-1].handed) == (1, 0, 1)
     left = compared(classic(1, 1, both), classic(2, 2, *revoked), classic(3, 3, member("b", {"t": [0, 1]})))
-    assert (left[-1].given, left[-1].handed) == (1, 0), "a, which had it, is gone: nobody handed it over"
+    assert (left[-1].moved, left[-1].given, left[-1].handed) == (0, 2, 0), (
+        "a, which had it, is gone: nobody handed it over"
+    )
 
 
 SEAT = GenerationMember("m", ("t",), {"t": (0,)}, session_timeout_ms=6_000)

@@ -482,6 +482,7 @@ def rebalance(offset: int, cause: str = "join", **more: Any) -> Rebalance:
         "kept": 5,
         "given": 1,
         "handed": 0,
+        "inherited": 0,
         "dropped": 0,
         "needless": 1,
         "skipped": 0,
@@ -556,7 +557,7 @@ def histories() -> Lines:
             "sticky": {"then": {10: 2, 20: 0, 30: 1}, "by_offset": {10: 1, 30: 4}, "skew_max": 1, "skew_max_then": 2}
         }
         for names in (None, {"a-id": "A"}):
-            rows = page_groups.history(as_past, story, names)
+            rows = page_groups.history(as_past, names)
             yield from (
                 json.dumps({**row, "owners": sorted(row["owners"].items()), "movers": sorted(row["movers"])})
                 for row in rows

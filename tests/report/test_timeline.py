@@ -62,7 +62,7 @@ def test_bounds_enclose_and_no_partition_stops_twice_at_once(name: str) -> None:
     group = GROUPS[name]
     for row, moment in zip(group.rebalances, moments(group).values(), strict=True):
         n, least, most, since = moment["still"]
-        assert 0 <= n <= row.kept + row.moved + row.handed
+        assert 0 <= n <= row.kept + row.moved + row.inherited
         assert least is None or least >= 0
         assert (most is None) == (since is None)
         assert most is None or most >= 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import filterfalse
 from operator import eq
@@ -13,6 +13,7 @@ from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
 from apportion.errors import ApportionError
 from apportion.history.cause import CommitCadence, causes
+from apportion.history.moves import Moves, Owners, count_moves
 from apportion.history.records import Generation, counts_after
 from apportion.history.steps import follow, step
 from apportion.history.structure import change_key, history_key
@@ -20,8 +21,6 @@ from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.planning import plan
 
-Owners = dict[tuple[str, int], str]
-"""Each assigned partition's owner by identity."""
 _INT32: Final = 2**31 - 1
 LEAST: Final = {"order": "balance,moves"}
 """Settings of ``sticky`` for the fewest moves that an even assignment needs."""
@@ -32,13 +31,16 @@ class Rebalance:
     """One row of ``gold/rebalances``: a generation against the one before it.
 
     moved, kept, given
-        Partitions that had another owner, the same, or none; a static member is its instance, whatever its member id.
+        Partitions that another member that stays had last, that had the same owner, and all others; a static member is
+        its instance, whatever its member id. ``moves.py`` says what a move is.
     handed
-        Of ``given``, those that another living member had given up in the round before: a cooperative move's end.
+        Of ``moved``, those that had been given up in a round before: a cooperative move's end.
+    inherited
+        Of ``given``, those that a member had which left.
     dropped
         Partitions that had an owner and have none now.
     needless
-        Moves between members that stay, beyond the fewest that an even assignment needs from the same past; None
+        Moves beyond the fewest that an even assignment needs from the same past; None
         where that least is not proved.
     skipped
         Generations that left no record between the two.
@@ -62,6 +64,7 @@ class Rebalance:
     kept: int
     given: int
     handed: int
+    inherited: int
     dropped: int
     needless: int | None
     skipped: int
@@ -87,6 +90,19 @@ def rebalances(generations: Sequence[Generation], habits: CommitCadence | None =
     return [_row(generations[i], generations[k], change) for (i, k), change in zip(pairs, changes, strict=True)]
 
 
+def latest(generations: Sequence[Generation], moves: Moves, habits: CommitCadence) -> Rebalance | None:
+    """The last generation's row, None where it follows none; ``moves``, which saw all before, takes it too."""
+    now, counts = generations[-1], counts_after(generations)
+    past, later = moves.past(now), _Owned(now, counts[-1], now.owners())
+    row = None
+    for i, k in _pairs(generations):
+        if k == len(generations) - 1:
+            earlier = _Owned(generations[i], counts[i], generations[i].owners())
+            row = _row(generations[i], now, _change(earlier, later, past, habits))
+    moves.take(later.owners)
+    return row
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """What of a rebalance says no name, offset or time: columns of its row."""
@@ -96,6 +112,7 @@ class Change:
     kept: int
     given: int
     handed: int
+    inherited: int
     dropped: int
     needless: int | None
 
@@ -141,15 +158,14 @@ def compared(
     """
     later = {k for _, k in pairs}
     newest: dict[str, _Owned] = {}
-    last_owner: Owners = {}
+    moves = Moves()
     changes = []
     for k, (generation, counts) in enumerate(zip(generations, counts_after(generations), strict=True)):
-        if generation.fresh or not generation.members:
-            last_owner = {}
+        past = moves.past(generation)
         now = _Owned(generation, counts, generation.owners())
         if k in later:
-            changes.append(_change(newest[generation.kind], now, last_owner, habits))
-        last_owner.update(now.owners)
+            changes.append(_change(newest[generation.kind], now, past, habits))
+        moves.take(now.owners)
         newest[generation.kind] = now
     return changes
 
@@ -163,20 +179,36 @@ class _Owned:
     owners: Owners
 
 
-def _change(earlier: _Owned, later: _Owned, last_owner: Owners, habits: CommitCadence) -> Change:
+def _change(earlier: _Owned, later: _Owned, past: Owners, habits: CommitCadence) -> Change:
     before, now, had, has = earlier.generation, later.generation, earlier.owners, later.owners
     # Over all partitions of all groups: no step of Python's own for each.
-    kept = sum(map(eq, map(had.get, has), has.values()))
-    given = list(filterfalse(had.__contains__, has))
-    moved = len(has) - kept - len(given)
-    living = {seat.identity for seat in now.members}
-    handed = sum(1 for p in given if last_owner.get(p, has[p]) not in (has[p], None) and last_owner[p] in living)
-    dropped = len(had) - (len(has) - len(given))
-    least = _needless(before, now, later.counts) if moved else 0
-    cause = ", ".join(causes(before, now, earlier.counts, later.counts, habits))
+    moved = count_moves(past, has)
+    kept = min(sum(map(eq, map(had.get, has), has.values())), len(has) - moved)
+    fresh = list(filterfalse(had.__contains__, has))
+    handed = sum([past.get(p, has[p]) != has[p] for p in fresh])
+    gone = {seat.identity for seat in before.members} - {seat.identity for seat in now.members}
+    inherited = sum([had.get(p) in gone for p in has]) if gone else 0
+    least = _needless(_with_past(before, now, past) if handed else before, now, later.counts) if moved else 0
     return Change(
-        cause, moved, kept, len(given), handed, dropped, needless=None if least is None else min(least, moved)
-    )  # fmt: skip
+        cause=", ".join(causes(before, now, earlier.counts, later.counts, habits)),
+        moved=moved,
+        kept=kept,
+        given=len(has) - kept - moved,
+        handed=handed,
+        inherited=inherited,
+        dropped=len(had) - (len(has) - len(fresh)),
+        needless=least,
+    )
+
+
+def _with_past(before: Generation, now: Generation, past: Owners) -> Generation:
+    """The generation before as if each of those that stay still had what it gave up for others."""
+    held: dict[str, dict[str, list[int]]] = {}
+    for (topic, number), who in past.items():
+        held.setdefault(who, {}).setdefault(topic, []).append(number)
+    had = {who: {topic: tuple(sorted(ids)) for topic, ids in sorted(topics.items())} for who, topics in held.items()}
+    seats = tuple([replace(seat, assigned=had.get(seat.identity, {})) for seat in now.members])
+    return replace(before, members=seats)
 
 
 def _row(before: Generation, now: Generation, change: Change) -> Rebalance:
@@ -195,6 +227,7 @@ def _row(before: Generation, now: Generation, change: Change) -> Rebalance:
         kept=change.kept,
         given=change.given,
         handed=change.handed,
+        inherited=change.inherited,
         dropped=change.dropped,
         needless=change.needless,
         skipped=skipped(before.number, now.number),

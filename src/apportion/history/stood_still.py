@@ -63,9 +63,16 @@ def standstills(
     at: int | None = None
     for row in rows:
         all_stop, offset = row.source_offset in eager, row.source_offset
-        stopped = row.kept + row.moved if all_stop else row.moved + row.handed if row.kind == CLASSIC else 0
+        stopped = row.moved + row.inherited + (row.kept - row.handed if all_stop else 0) if row.kind == CLASSIC else 0
         least = row.duration_ms if all_stop else None
-        if row.kind == CLASSIC and row.handed and not row.moved and at is not None and row.at >= at:
+        if (
+            row.kind == CLASSIC
+            and row.handed
+            and row.handed == row.moved
+            and not row.inherited
+            and at is not None
+            and row.at >= at
+        ):
             least = row.at - at
         silent = _median(silences[offset]) if offset in silences else (None, None)
         result[offset] = Standstill(all_stop, stopped, least if stopped else None, *silent)

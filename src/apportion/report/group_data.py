@@ -43,7 +43,7 @@ def group_data(
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
         (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
-        ``moves_then`` counts a cooperative move in the round that ends it, as ``replays`` do.
+        A cooperative move counts in the round that ends it, as in ``replays``.
     replays
         The same history under other strategies: ``assignor``, ``moves`` (one a rebalance), ``skew_max`` (most less
         fewest partitions, at worst) and ``skew_max_then``, what it really was.
@@ -109,7 +109,7 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     movers = [key for key in rows if _moves(matrix[key])]
     shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
     kept = [key for key in rows if key in shown]
-    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete", "moves_then",
+    fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete",
               "at_ms", "duration_ms", "kind", "eager", "still", "commits")  # fmt: skip
     place = {key: i for i, key in enumerate(kept)}
     return {

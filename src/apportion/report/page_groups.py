@@ -72,7 +72,7 @@ def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str,
     replays_of = {walked["assignor"] + settings: totals_of(walked)} if remembered.rebalances else {}
     group = build(observed.raw)
     return group_data(
-        group, [], facts=facts(observed, group, [], remembered), history=history(remembered, replays_of),
+        group, [], facts=facts(observed, group, [], remembered), history=history(remembered),
         replays=replays(remembered, replays_of),
     )  # fmt: skip
 
@@ -102,7 +102,7 @@ def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, s
     replays_of = replay_totals(past)
     planned = [] if observed.kind in OTHERS else every_plan(group)
     drawn = group_data(
-        group, planned, facts=facts(observed, group, planned, past), history=history(past, replays_of, names),
+        group, planned, facts=facts(observed, group, planned, past), history=history(past, names),
         replays=replays(past, replays_of),
     )  # fmt: skip
     drawn["history"]["commits"] = commits_in_lanes(past, drawn["history"]["rows"])
@@ -133,17 +133,12 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past 
     }
 
 
-def history(
-    remembered: Past, replays_of: Mapping[str, Mapping[str, Any]], names: Mapping[str, str] | None = None
-) -> list[dict[str, Any]]:
+def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Every rebalance with its owners under names that a person knows.
 
-    replays_of
-        As ``replay_totals`` gives it.
     names
         Identity to the name that is shown; None takes client ids where they tell members apart.
     """
-    then: Mapping[int, int] = next((story["then"] for story in replays_of.values()), {})
     by_offset = {generation.offset: generation for generation in remembered.folded.generations}
     names = labels(remembered) if names is None else names
     moments_of = moments(remembered)
@@ -154,9 +149,6 @@ def history(
             "generation": one.generation, "at": moment(one.at), "cause": one.cause, "members": one.members,
             "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
             "complete": one.complete,
-            # Of a streams group tasks move, which replays alone count.
-            "moves_then": then.get(one.source_offset) if remembered.runs_tasks
-            else len(moments_of[one.source_offset]["movers"]),
             "owners": {topic_partition: names.get(who, who) for topic_partition, who in owners.items()},
             **moments_of[one.source_offset],
         })  # fmt: skip

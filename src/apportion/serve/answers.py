@@ -251,7 +251,7 @@ def summary(state: GroupState) -> dict[str, Any]:
         "lag": state.total_lag,
         "heaviest": None if state.heaviest is None else round(state.heaviest, 4),
         "rebalances": len(rows),
-        "moved": sum(past.moves) if rows else None,
+        "moved": sum(row.moved for row in rows) if rows else None,
         "needless": sum(row.needless or 0 for row in rows) if rows else None,
         "who": who_of(state.shown),
     }

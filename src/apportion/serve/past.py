@@ -15,7 +15,7 @@ from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.commits import CommitTimes
 from apportion.history.fold import Folded, Folding
 from apportion.history.moves import Moves
-from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.rebalances import Rebalance, latest
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.steps import TopicEntries
@@ -39,8 +39,6 @@ class GroupPast:
     moved, needless
         Partitions that went from one member that stays to another since the start, and those of them beyond the
         fewest that an even sharing needed, as far as that is proved.
-    moves
-        Of each remembered rebalance, how many moved so.
     rebalance_ms, standstill_ms
         Since the start, as far as records tell: how long its rebalances took, and how long partitions stood still in
         them, summed over the partitions; a lower bound.
@@ -52,7 +50,6 @@ class GroupPast:
         self.rebalances: list[Rebalance] = []
         self.causes: Counter[str] = Counter()
         self.moved = self.needless = 0
-        self.moves: deque[int] = deque(maxlen=WINDOW)
         self.rebalance_ms = self.standstill_ms = 0
         self.version = 0
         self._names = names
@@ -93,7 +90,6 @@ class GroupPast:
             self._append(now)
         self._read = True
         self._commits = CommitTimes()
-        self._moves = Moves()
 
     def commit(self, topic: str, partition: int, at: int | None) -> None:
         """One commit between two records: they tell a crash from a leave."""
@@ -131,7 +127,9 @@ class GroupPast:
             self._described = (last, facts["members"])
             return
         if following and kind == CLASSIC:
-            self.generations = [now]  # its record comes down the topic
+            self.generations, self._moves = [now], Moves()  # its record comes down the topic
+            self._moves.past(now)
+            self._moves.take(now.owners())
         else:
             self._append(now, complete=kind == CONSUMER and last is not None and number == last.number + 1)
 
@@ -170,14 +168,12 @@ class GroupPast:
         self.generations.append(now)
         del self.generations[:-WINDOW]
         intervals = [replace(one, after=before) for one in self._commits.intervals()]
-        rows = rebalances(self.generations[-3:], CommitCadence(intervals)) if not now.fresh else []
-        moved = len(self._moves.take(now))
-        for row in rows[-1:]:
-            self.moves.append(moved)
+        row = latest(self.generations[-3:], self._moves, CommitCadence(intervals))
+        if row is not None:
             self.rebalances.append(row if complete is None else replace(row, complete=complete))
             del self.rebalances[:-WINDOW]
             self.causes.update(row.cause.split(", "))
-            self.moved += moved
+            self.moved += row.moved
             self.needless += row.needless or 0
             self.rebalance_ms += row.duration_ms or 0
             still = standstills(self.generations[-3:], self.rebalances[-2:])[row.source_offset]

@@ -6,7 +6,7 @@ async function unpacked(node) {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-const moved = (r) => r.moves_then ?? r.moved ?? 0;
+const moved = (r) => r.moved ?? 0;
 const movesOf = (group) => group.history.rebalances.length ? sum(group.history.rebalances.map(moved)) : null;
 const needlessOf = (group) => group.history.rebalances.length ? sum(group.history.rebalances.map((r) => r.needless ?? 0)) : null;
 const heaviest = (group) => {

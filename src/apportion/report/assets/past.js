@@ -7,7 +7,7 @@ function timeline(group) {
   const named = (name) => replays.findIndex((replay) => replay.assignor === name);
   const chosen = [named("cooperative-sticky"), named("range")];
   const sides = () => [
-    ["as it was", rebalances.map((r) => r.moves_then ?? r.moved ?? 0), "var(--then)"],
+    ["as it was", rebalances.map((r) => r.moved ?? 0), "var(--then)"],
     ...chosen.map((i, c) => replays[i] ? [replays[i].assignor, replays[i].moves, colour(c)] : null).filter(Boolean),
   ];
   const causes = (r) => (r.cause || "?").split(/,\s*/);
@@ -45,8 +45,8 @@ function timeline(group) {
     says: () => "How many partitions each rebalance moved from one member to another that stayed. A cooperative move takes two rounds and counts in the second."
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers below have all of them.` : ""),
     key: () => sides().map(([name, moves, paint]) => [`${name}: ${number(sum(moves.map((n) => n ?? 0)))} in all`, paint]),
-    head: () => ["Generation", "At", "Cause", "Members", "Other owner", "Kept", "Given", "Needless", "Moved", ...replays.map((r) => r.assignor)],
-    rows: () => rebalances.map((r, g) => [r.generation, r.at, r.cause, r.members, r.moved, r.kept, r.given, r.needless, r.moves_then ?? r.moved, ...replays.map((replay) => replay.moves[g])]),
+    head: () => ["Generation", "At", "Cause", "Members", "Moved", "Needless", "Kept", "Given", ...replays.map((r) => r.assignor)],
+    rows: () => rebalances.map((r, g) => [r.generation, r.at, r.cause, r.members, r.moved, r.needless, r.kept, r.given, ...replays.map((replay) => replay.moves[g])]),
   });
   return box;
 }
