@@ -70,7 +70,7 @@ ROOMS = {
             "tests/wire/test_small_forms.py",
         ),
     ),
-    "tasks": Room(("tasks/",), ("tests/tasks", "tests/test_cases.py")),
+    "tasks": Room(("tasks/",), ("tests/tasks", "tests/test_cases.py", "tests/assignors/test_whole_answers.py")),
     "history": Room(
         ("history/",),
         (
@@ -84,7 +84,7 @@ ROOMS = {
     ),
     "assignors": Room(
         ("assignors/",),
-        ("tests/assignors", "tests/test_cases.py", "tests/solvers/test_makespan.py", "tests/tasks/test_tasks.py"),
+        ("tests/assignors", "tests/test_cases.py", "tests/solvers/test_makespan.py", "tests/tasks"),
         ("tests/assignors/test_against_java.py", "tests/assignors/test_broker_java.py", LARGE_GROUPS),
     ),
     "solvers": Room(
