@@ -87,14 +87,14 @@ def application(seed: int) -> dict[str, Any]:
         }  # fmt: skip
     for topic, size in sizes.items():
         readers = [m for m, fields in members.items() if topic in fields["topics"]]
-        for p in range(size):
+        for number in range(size):
             if readers and draw.random() < 0.8:
-                members[draw.choice(readers)]["owned"].setdefault(topic, []).append(p)
-            for m in draw.sample(readers, min(len(readers), draw.randint(0, 2))):
+                members[draw.choice(readers)]["owned"].setdefault(topic, []).append(number)
+            for who in draw.sample(readers, min(len(readers), draw.randint(0, 2))):
                 if draw.random() < 0.5:
-                    members[m]["standby"].setdefault(topic, []).append(p)
+                    members[who]["standby"].setdefault(topic, []).append(number)
                 lag = draw.choice((0, 40, 51, 20_000))
-                members[m]["recovery_lag"].setdefault(topic, []).append({"partition": p, "lag": lag})
+                members[who]["recovery_lag"].setdefault(topic, []).append({"partition": number, "lag": lag})
     return {"group": "app", "topics": topics, "members": members}
 
 
@@ -105,8 +105,8 @@ def test_tasks_are_placed_as_was_written_down(kind: str) -> None:
         raw = application(seed)
         if kind in ("plain", "joined", "stateless", "near") and seed % 2:
             for fields in raw["members"].values():
-                for told in ("standby", "recovery_lag", "tags"):
-                    del fields[told]
+                for field in ("standby", "recovery_lag", "tags"):
+                    del fields[field]
         answers.append(answered(raw, "streams", STREAMS[kind]))
     as_written(WRITTEN, f"streams {kind}", answers)
 
