@@ -14,6 +14,7 @@ from tests.pipeline import in_process
 from tests.spark import traps
 
 import apportion.demo
+from apportion.pipeline import decode, whatif
 from apportion.tables.schemas import TABLES
 
 RECORDED = Path(apportion.demo.__file__).parent / "dump"
@@ -84,3 +85,42 @@ def test_topics_that_grow_or_move_have_the_histories_of_their_readers_made_anew(
     whole, _, _ = in_process.built(records, ends, later)
     same(tables, whole)
     assert planned > 0
+
+
+def after_the_last_change(records: pa.Table) -> pa.Array:
+    """Whether each record comes after its partition's last record of a group's own: a commit, that moves lag alone."""
+    tables = decode.decoded(records)
+    own = pa.concat_tables(
+        [tables[name].select(["source_partition", "source_offset"]) for name in ("generations", "epochs")]
+    )
+    newest = own.group_by("source_partition").aggregate([("source_offset", "max")])
+    last = dict(zip(*newest.to_pydict().values(), strict=True))
+    rows = zip(records["partition"].to_pylist(), records["offset"].to_pylist(), strict=True)
+    return pa.array([offset > last.get(number, -1) for number, offset in rows])
+
+
+def test_plans_kept_from_build_to_build_give_the_rows_of_plans_made_anew() -> None:
+    """Lag alone moves, then topics grow, then other strategies are asked for."""
+    records, (newest, topics) = in_process.records_of(RECORDED), in_process.logs_in(RECORDED)
+    ends = samples_of(newest, 3)
+    last = topics.filter(pc.equal(topics["partition"], 0))
+    at = topics.schema.get_field_index("partition")
+    grown = pa.concat_tables([topics, last.set_column(at, "partition", pa.array([12] * last.num_rows, pa.int32()))])
+    late = after_the_last_change(records)
+    four, two = ("range", "sticky", "broker-uniform", "lag-aware"), ("lag-aware", "range")
+    whatif._plans.cache_clear()
+    _, kept, _ = in_process.built(records.filter(pc.invert(late)), ends[0], topics, assignors=four)
+    lag, kept, by_lag = in_process.built(records.filter(late), ends[1], topics, kept, assignors=four)
+    structure, _, by_structure = in_process.built(records.slice(0, 0), ends[2], grown, kept, assignors=four)
+    settings, _, every = in_process.built(records, pa.concat_tables(ends), grown, assignors=two)
+    assert by_lag
+    assert 0 < by_structure < every
+    for tables, rounds, of_topics, names in (
+        (lag, 2, topics, four),
+        (structure, 3, grown, four),
+        (settings, 3, grown, two),
+    ):
+        whatif._plans.cache_clear()
+        whole, _, _ = in_process.built(records, pa.concat_tables(ends[:rounds]), of_topics, assignors=names)
+        same(tables, whole)
+        assert set(tables["gold/whatif"]["assignor"].to_pylist()) == set(names)

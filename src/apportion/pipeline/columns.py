@@ -159,9 +159,9 @@ def day_codes(times: pa.ChunkedArray | pa.Array) -> Longs:
 def days(times: pa.ChunkedArray | pa.Array) -> pa.DictionaryArray:
     """The day of each time as its files are called: ``2026-01-31``, or ``undated``; codes are in the days' order."""
     numbers, codes = np.unique(day_codes(times), return_inverse=True)
-    known = [number for number in numbers.tolist() if number < _YEAR_10000 // _A_DAY]
-    names = [(date(1970, 1, 1) + timedelta(days=number)).isoformat() for number in known]
-    names += [UNDATED] * (len(numbers) - len(known))
+    dated = [number for number in numbers.tolist() if number < _YEAR_10000 // _A_DAY]
+    names = [(date(1970, 1, 1) + timedelta(days=number)).isoformat() for number in dated]
+    names += [UNDATED] * (len(numbers) - len(dated))
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names, pa.string()))
 
 

@@ -37,7 +37,7 @@ def _of(column: Any) -> Hashes:
         return _of(column)
     if pa.types.is_list(kind):
         return _of_lists(column)
-    there = np.asarray(column.is_valid(), dtype=np.bool_)
+    is_there = np.asarray(column.is_valid(), dtype=np.bool_)
     if pa.types.is_struct(kind):
         values = np.full(len(column), _START, dtype=np.uint64)
         for field, inner in zip(kind, column.flatten(), strict=True):
@@ -45,15 +45,15 @@ def _of(column: Any) -> Hashes:
                 values = _mixed(values ^ _of(inner))
     elif pa.types.is_string(kind):
         codes = column.dictionary_encode()
-        known = [
+        hashes = [
             int.from_bytes(blake2b(text.encode(), digest_size=8).digest()) for text in codes.dictionary.to_pylist()
         ]
-        values = np.array([*known, 0], dtype=np.uint64)[np.asarray(codes.indices.fill_null(len(known)))]
+        values = np.array([*hashes, 0], dtype=np.uint64)[np.asarray(codes.indices.fill_null(len(hashes)))]
     elif pa.types.is_null(kind):
         values = np.zeros(len(column), dtype=np.uint64)
     else:
         values = _mixed(np.asarray(column.cast(pa.int64()).fill_null(0), dtype=np.int64).view(np.uint64))
-    return np.where(there, values, _NULL)
+    return np.where(is_there, values, _NULL)
 
 
 def _of_lists(column: pa.ListArray) -> Hashes:

@@ -55,15 +55,15 @@ def logs_of(tables: Mapping[str, pa.Table], ends_at_us: int | None) -> dict[str,
     new = _each_once(tables.get("ends", ENDS.empty_table()))
     if ends_at_us is not None:
         new = new.filter(pc.fill_null(pc.greater(new["at"].cast(pa.int64()), ends_at_us), False))
-    known = pa.concat_tables([tables.get("known_ends", ENDS.empty_table()), new]).combine_chunks()
-    known = thinned_samples(known) if new.num_rows else known
+    samples = pa.concat_tables([tables.get("known_ends", ENDS.empty_table()), new]).combine_chunks()
+    samples = thinned_samples(samples) if new.num_rows else samples
     topics = tables.get("topics", tables.get("known_topics", TOPICS.empty_table())).combine_chunks()
-    logs = described(known, topics)
+    logs = described(samples, topics)
     shapes = _shapes(logs)
     readers = tables.get("readers", READERS.empty_table()).group_by(READERS.names).aggregate([]).combine_chunks()
     return {
         "logs": _for_readers(logs, readers),
-        "known_ends": known, "known_topics": topics, "silver/ends": new,
+        "known_ends": samples, "known_topics": topics, "silver/ends": new,
         "shapes": shapes, "reshaped": _others(shapes, tables.get("shapes", SHAPES.empty_table())),
         "silver/topics": tables.get("topics", TOPICS.empty_table()),
     }  # fmt: skip
@@ -219,11 +219,11 @@ def topics_then(topics: pa.ChunkedArray | pa.Array, heard_ms: Longs, logs: pa.Ta
     counts = longs(pc.list_value_length(lists_at))
     of = np.repeat(numbered(of_log, longs(logs["partition"])), counts)
     row, is_sampled = _first_after(log, heard, of, longs(lists_at.flatten()))
-    sample, known = pa.array(row, pa.int64(), mask=~is_sampled), pa.array(is_sampled, pa.bool_())
+    sample, is_known = pa.array(row, pa.int64(), mask=~is_sampled), pa.array(is_sampled, pa.bool_())
     then = {}
     for name in ("begin", "end"):
         offsets = piece_of(logs[f"sample_{name}"]).flatten()
-        then[name] = pc.if_else(known, offsets.take(sample), pc.struct_field(places, name))
+        then[name] = pc.if_else(is_known, offsets.take(sample), pc.struct_field(places, name))
     whole = _relisted(held, with_fields(places, then))
     return _relisted(lists, with_fields(named, {"partitions": whole})).cast(lists.type)
 

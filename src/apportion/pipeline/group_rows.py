@@ -206,15 +206,15 @@ def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, p
     standing = _as_then(standing, _heard_ms(groups, heard, places), logs)
     digests = row_digests(standing)
     is_asked = _differ(groups, digests, _of(tables, "digests", DIGESTS)) | np.asarray(pc.is_in(groups, folded))
-    asked = [_asked_of_past(folded, records, names, _topics_of_past(state, anew, wanted))]
-    asked.append(_asked_of_present(standing.filter(pa.array(is_asked)), asked[0].schema))
+    to_plan = [_asked_of_past(folded, records, names, _topics_of_past(state, anew, wanted))]
+    to_plan.append(_asked_of_present(standing.filter(pa.array(is_asked)), to_plan[0].schema))
     return {
         "gold/commits": newest_commits.newest(places), "gold/groups": _groups_of(present),
         "gold/rebalances": _by_day(folding.table("rebalances")), "gold/epochs": _by_day(folding.table("epochs")),
         **{f"gold/{name}": rows for name, rows in judged.items()},
         "places": places, "wanted": wanted, "heard": heard, "present": living,
         "digests": pa.table([groups, pa.array(digests)], schema=DIGESTS),
-        "asked": _dealt(pa.concat_tables(asked).combine_chunks(), build.planners),
+        "asked": _dealt(pa.concat_tables(to_plan).combine_chunks(), build.planners),
         "readers": pa.table({"topic": named["topic"].unique()}),
         "astray": pa.table({"astray": pa.array([True] * newest_commits.are_astray(commits, before), pa.bool_())}),
     }  # fmt: skip
@@ -266,7 +266,7 @@ def topics_named(epochs: pa.Table) -> pa.Table:
     words: dict[str, set[str]] = {}
     for group, body in zip(epochs["group"].to_pylist(), epochs["body"].to_pylist(), strict=True):
         words.setdefault(group, set()).update(_TOPIC.findall(body or ""))
-    pairs = [(group, word) for group, found in words.items() for word in found]
+    pairs = [(group, word) for group, spoken in words.items() for word in spoken]
     return pa.table(
         [pa.array(column, pa.string()) for column in zip(*pairs, strict=True)] or [[], []], names=_PAIR
     ).cast(pa.schema([(name, pa.string()) for name in _PAIR]))
@@ -441,10 +441,10 @@ def _as_then(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> pa.Table:
 def _are_older(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> Bools:
     """(rows,) whether the last sample but one of a topic that a group names is no older than its newest record."""
     pairs = flattened(rows, "topics", "topic")
-    known = logs.select(["topic", "earlier_ms"]).drop_null()
-    (topic, of_log), names = ranked(pairs["topic"], known["topic"])
+    sampled_twice = logs.select(["topic", "earlier_ms"]).drop_null()
+    (topic, of_log), names = ranked(pairs["topic"], sampled_twice["topic"])
     latest = np.full(len(names) + 1, SILENT, dtype=np.int64)
-    np.maximum.at(latest, of_log, longs(known["earlier_ms"]))
+    np.maximum.at(latest, of_log, longs(sampled_twice["earlier_ms"]))
     sampled = np.zeros(len(names) + 1, dtype=np.bool_)
     sampled[of_log] = True
     group = longs(pc.index_in(piece_of(pairs["group"]), piece_of(rows["group"])))
@@ -456,8 +456,8 @@ def _are_older(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> Bools:
 def _differ(groups: pa.Array, digests: Any, before: pa.Table) -> Bools:
     """(groups,) whether what a group's plans were made from is another than before."""
     row = longs(pc.fill_null(pc.index_in(groups, piece_of(before["group"])), -1))
-    known = np.append(np.asarray(before["digest"], dtype=np.uint64), np.uint64(0))
-    return np.asarray((row < 0) | (known[row] != digests))
+    digest_before = np.append(np.asarray(before["digest"], dtype=np.uint64), np.uint64(0))
+    return np.asarray((row < 0) | (digest_before[row] != digests))
 
 
 def _dealt(rows: pa.Table, planners: int) -> pa.Table:
@@ -527,13 +527,13 @@ class GroupsFolding:
                 continue
             row = {
                 "group": group, "generations": generations, "epochs": epochs, "habits": habits,
-                "names": {known["topic_id"]: known["topic"] for known in ids},
+                "names": {topic["topic_id"]: topic["topic"] for topic in ids},
             }  # fmt: skip
-            for name, found in fold_rows.folded_rows(row).items():
-                folded[name] += found
-        for name, found in folded.items():
-            if found:
-                self._pieces.setdefault(name, []).append(_table(found, _SCHEMAS[name]))
+            for name, rows_of in fold_rows.folded_rows(row).items():
+                folded[name] += rows_of
+        for name, rows_of in folded.items():
+            if rows_of:
+                self._pieces.setdefault(name, []).append(_table(rows_of, _SCHEMAS[name]))
 
     def table(self, name: str) -> pa.Table:
         """``present``, ``rebalances`` or ``epochs``: the rows of all groups, by group."""
@@ -568,8 +568,8 @@ class _Side:
         begin, end = int(self.start[first]), int(self.start[behind])
         if begin == end:
             return [[] for _ in range(first, behind)]
-        found = self.table.slice(begin, end - begin).combine_chunks()
-        rows = [row for batch in found.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
+        piece = self.table.slice(begin, end - begin).combine_chunks()
+        rows = [row for batch in piece.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
         bounds = (self.start[first : behind + 1] - begin).tolist()
         return [rows[a:b] for a, b in pairwise(bounds)]
 

@@ -51,10 +51,10 @@ def lag_tables(tables: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) ->
     allowed_lag
         Messages that count as none.
     """
-    asked = LagRows.of(tables)
-    pieces = [asked.judged(rows, now_ms, allowed_lag) for rows in asked.pieces()]
+    lag_rows = LagRows.of(tables)
+    pieces = [lag_rows.judged(rows, now_ms, allowed_lag) for rows in lag_rows.pieces()]
     whole = {name: pa.concat_tables([piece[name] for piece in pieces]) for name in ("lag", "verdicts")}
-    return {**whole, "group_state": asked.group_state()}
+    return {**whole, "group_state": lag_rows.group_state()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ class LagRows:
         behind = lags(committed, begin, end, last_stable, same, self.wanted[rows])
         ends = _samples(self.logs, "sample_at", "sample_end").of_columns(in_logs)
         recent = _samples(self.places, "recent_at", "recent_offset").of_columns(in_places)
-        begun, lag = (np.where(known.there, known.value, UNKNOWN) for known in (behind.begin, behind.owed))
+        begun, lag = (np.where(number.there, number.value, UNKNOWN) for number in (behind.begin, behind.owed))
         unread = np.where(committed.there, np.maximum(committed.value, begun), UNKNOWN)
         since_ms = now_ms - WINDOW_S * 1000
         times = lag_times(ends, recent, unread, lag, float(now_ms), since_ms)
@@ -198,19 +198,19 @@ class LagRows:
             Messages that the group still has to read.
         """
         window = _samples(self.places, "window_at", "window_offset", in_places)
-        known = lag.select(["group", "topic", "partition", "lag", "sampled_at", "seconds", "seconds_least"])
-        known = known.take(pa.array(rows))
-        now = millis(known["sampled_at"]).astype(np.float64)
+        owing = lag.select(["group", "topic", "partition", "lag", "sampled_at", "seconds", "seconds_least"])
+        owing = owing.take(pa.array(rows))
+        now = millis(owing["sampled_at"]).astype(np.float64)
         # By the lower bound: nobody is called stopped for a time in which there may have been nothing to read.
-        seconds, least = (np.asarray(known[name].to_numpy(), dtype=np.float64) for name in ("seconds", "seconds_least"))
+        seconds, least = (np.asarray(owing[name].to_numpy(), dtype=np.float64) for name in ("seconds", "seconds_least"))
         since = np.where(np.isnan(seconds), np.nan, now - np.floor(least * 1000))
         ends, recent, since_ms = samples
-        left, sampled = rule.lags_left(window, ends), (rule.lags_at(ends, recent, since_ms), ends.start)
-        words = rule.verdicts(window, left, owed, now, since, sampled, allowed_lag)
+        lags_left, sampled = rule.lags_left(window, ends), (rule.lags_at(ends, recent, since_ms), ends.start)
+        words = rule.verdicts(window, lags_left, owed, now, since, sampled, allowed_lag)
         moments = self.places["window_at"].combine_chunks()
         taken = pc.list_flatten(moments.take(pa.array(in_places)))
         micros = pc.multiply(taken, 1000).cast(pa.timestamp("us", tz="UTC"))
-        columns = {name: known[name] for name in ("group", "topic", "partition", "lag")} | {
+        columns = {name: owing[name] for name in ("group", "topic", "partition", "lag")} | {
             "verdict": pa.array(WORST, pa.string()).take(pa.array(words)),
             "window": pa.array(np.diff(window.start), pa.int32()),
             "first_commit": micros.take(pa.array(window.start[:-1])),
@@ -275,7 +275,7 @@ def lag_columns(behind: Lags) -> dict[str, pa.Array]:
         "begin": behind.begin, "end": behind.end, "last_stable": behind.last_stable, "raw_lag": behind.raw,
         "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
     }  # fmt: skip
-    answers = {name: pa.array(known.value, mask=~known.there) for name, known in columns.items()}
+    answers = {name: pa.array(number.value, mask=~number.there) for name, number in columns.items()}
     return {**answers, "status": pa.array(STATUSES, pa.string()).take(pa.array(behind.status))}
 
 

@@ -111,9 +111,9 @@ def are_astray(commits: pa.Table, before: pa.Table) -> bool:
     new, old, count = _numbers(commits, before)
     last = np.full((2, count), -1)
     last[:, old] = [longs(before[name]) for name in ("source_partition", "source_offset")]
-    known = last[0][new] >= 0
+    stood = last[0][new] >= 0
     strange = (longs(commits["source_partition"]) != last[0][new]) | (longs(commits["source_offset"]) <= last[1][new])
-    return bool((known & strange).any())
+    return bool((stood & strange).any())
 
 
 def _numbers(commits: pa.Table, before: pa.Table) -> tuple[Ints, Ints, int]:
@@ -201,8 +201,8 @@ def cadence(commits: pa.Table, marks: pa.Table) -> pa.Table:
     passed = np.empty(len(line), dtype=np.int64)
     passed[line] = np.cumsum(is_mark)
     passed = passed[len(mark) :]
-    known = np.concatenate((of_mark, [-1]))
-    inside = (passed > 0) & (known[passed - 1] == of_commit) & (known[np.minimum(passed, len(mark))] == of_commit)
+    group = np.concatenate((of_mark, [-1]))
+    inside = (passed > 0) & (group[passed - 1] == of_commit) & (group[np.minimum(passed, len(mark))] == of_commit)
     rows = np.flatnonzero(counted & inside)
     after = mark[passed[rows] - 1]
     (topic,), _ = ranked(commits["topic"])

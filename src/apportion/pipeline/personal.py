@@ -75,9 +75,9 @@ class Personal:
         for row in np.flatnonzero(old).tolist():
             is_old[first[row] : first[row + 1]] = True
         columns = dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
-        left = {name: self._left(columns[name], is_old) for name in ("client_id", "host", "user_data")}
+        columns_left = {name: self._left(columns[name], is_old) for name in ("client_id", "host", "user_data")}
         mask = lists.is_null() if lists.null_count else None
-        return pa.ListArray.from_arrays(lists.offsets, with_fields(structs, left), mask=mask)
+        return pa.ListArray.from_arrays(lists.offsets, with_fields(structs, columns_left), mask=mask)
 
     def _left(self, column: pa.Array, old: Bools) -> pa.Array:
         """What is left of texts or bytes in some rows."""

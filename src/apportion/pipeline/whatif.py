@@ -83,23 +83,23 @@ class Plans:
                 by_key.setdefault(likeness.key, []).append((at, likeness))
         known_patterns: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
         one_by_one: list[tuple[str, Columns]] = []
-        for key, found in by_key.items():
-            others, pattern = found, self._patterns.get(key)
+        for key, alike in by_key.items():
+            others, pattern = alike, self._patterns.get(key)
             if key in self._patterns:
                 self._patterns.move_to_end(key)
             else:
-                (at, likeness), *others = found
+                (at, likeness), *others = alike
                 columns, pattern = self._first(batch, at, likeness)
                 one_by_one.append((batch.groups[at], columns))
             if pattern is None:
                 alone.extend(others)
             elif others:
                 known_patterns.append((pattern, others))
-        laid = lay_on([(pattern.template, self._asked(batch, pattern, found)) for pattern, found in known_patterns])
-        for (_, found), (_, unlike) in zip(known_patterns, laid, strict=True):
-            alone.extend(found[g] for g in unlike)
+        laid = lay_on([(pattern.template, self._asked(batch, pattern, alike)) for pattern, alike in known_patterns])
+        for (_, alike), (_, unlike) in zip(known_patterns, laid, strict=True):
+            alone.extend(alike[g] for g in unlike)
         if known_patterns:
-            yield _of_blocks([[batch.groups[at] for at, _ in found] for _, found in known_patterns], laid)
+            yield _of_blocks([[batch.groups[at] for at, _ in alike] for _, alike in known_patterns], laid)
         for at, likeness in alone:
             columns = self._answers(batch, at, likeness)[0]
             one_by_one.append((batch.groups[at], columns))
@@ -119,13 +119,13 @@ class Plans:
             self._partitions -= _size(self._patterns.popitem(last=False)[0])
         return columns, pattern
 
-    def _asked(self, batch: Batch, pattern: Pattern, found: list[tuple[int, Likeness]]) -> LikeGroups:
-        rows = [likeness for _, likeness in found]
+    def _asked(self, batch: Batch, pattern: Pattern, alike: list[tuple[int, Likeness]]) -> LikeGroups:
+        rows = [likeness for _, likeness in alike]
         return LikeGroups(
             pattern.lags(batch, rows),
             [row.members for row in rows],
             [pattern.topics(row) for row in rows],
-            [partial(self._outcomes, batch, at, likeness) for at, likeness in found],
+            [partial(self._outcomes, batch, at, likeness) for at, likeness in alike],
         )
 
     @staticmethod
@@ -200,7 +200,7 @@ def _of_blocks(
     groups: Sequence[Sequence[str]], laid: Sequence[tuple[AnswerBlock, Sequence[int]]]
 ) -> dict[str, pa.Array]:
     """The rows of all blocks, block after block, without those of groups that are left out."""
-    keeps = [np.setdiff1d(np.arange(block.groups), left) for block, left in laid]
+    keeps = [np.setdiff1d(np.arange(block.groups), unlike) for block, unlike in laid]
     names = [np.array(names_of, dtype=object)[keep].repeat(block.rows) for names_of, keep, (block, _) in
              zip(groups, keeps, laid, strict=True)]  # fmt: skip
     columns = {"group": pa.array(np.concatenate(names), pa.string())}

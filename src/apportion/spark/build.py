@@ -21,6 +21,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
@@ -31,7 +32,7 @@ from apportion.errors import BadInput
 from apportion.history.commits import topic_names
 from apportion.history.scenarios import REPLAY
 from apportion.pipeline import decode, end_samples, group_rows, newest_commits
-from apportion.pipeline.columns import bucket_of
+from apportion.pipeline.columns import bucket_of, piece_of
 from apportion.pipeline.group_rows import LARGE_TASKS, BuildFacts
 from apportion.pipeline.personal import DAY_US, Personal
 from apportion.pipeline.whatif import whatif
@@ -126,10 +127,10 @@ class BuildState:
     def from_text(cls, text: str | None) -> BuildState | None:
         """What ``to_text`` wrote, here or in another version; None for anything else, as what somebody changed."""
         try:
-            kept = json.loads(text or "null")
-            if kept["version"] != version():
-                return cls(kept["version"], {}, "") if isinstance(kept["version"], str) else None
-            return cls(**kept["state"]) if kept["digest"] == _digest(kept["state"]) else None
+            stored = json.loads(text or "null")
+            if stored["version"] != version():
+                return cls(stored["version"], {}, "") if isinstance(stored["version"], str) else None
+            return cls(**stored["state"]) if stored["digest"] == _digest(stored["state"]) else None
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
@@ -284,14 +285,14 @@ class _Build:
         folded = None if state is None else self._folded(facts, of_logs, state)
         groups = self._groups(decoded, folded, logs, state, common)
         touched, planned = self._summary(groups)
-        self.progress(f"{count(planned, 'group')} to plan")
-        if planned:
-            self._plans(groups, folded)
+        self.progress(f"{count(len(planned), 'group')} to plan")
+        if len(planned):
+            self._plans(groups, folded, planned)
         self._write(folded is None or bool(folded), bool(planned))
         built = Built(self.after.records, whole=why, new_records=new)
         if self.before is None:
             return built
-        return replace(built, touched_groups=touched, planned_groups=planned, written=tuple(self.written))
+        return replace(built, touched_groups=touched, planned_groups=len(planned), written=tuple(self.written))
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         """Computed once, on disk, until the build ends."""
@@ -361,8 +362,8 @@ class _Build:
         before = self.before
         ends_whole = before is None or self._ends_are_others(before)
         ends = self._ends(None if ends_whole else [*(self.files["ends"] or ()), *(self.files["samples"] or ())])
-        known = None if ends_whole or before is None else before.ends_at
-        return _Common(ends, ends_whole, known, decode.gaps(runs, self._read), self._names(facts, state))
+        known_at = None if ends_whole or before is None else before.ends_at
+        return _Common(ends, ends_whole, known_at, decode.gaps(runs, self._read), self._names(facts, state))
 
     def _published(self, name: str) -> DataFrame:
         rows = self.store.read(name)
@@ -460,7 +461,7 @@ class _Build:
         if state is not None:
             frames.append(of_kinds(state, *group_rows.KEPT))
         if folded:
-            names = sql.broadcast(self.spark.createDataFrame([(group,) for group in folded], "group string"))
+            names = sql.broadcast(self.spark.createDataFrame(pa.table({"group": folded})))
             for name in _OF_GROUPS:
                 rows = self._published(f"silver/{name}").join(names, "group", "left_semi")
                 columns = newest_commits.COLUMNS if name == "commits" else group_rows.read_by_compact(name)
@@ -470,9 +471,9 @@ class _Build:
                 for name in ("gold/rebalances", "gold/epochs")
             ]
             gaps = pa.concat_tables([self._published("silver/gaps").toArrow().cast(gaps.schema), gaps])
-        known = {topic_id: name for topic_id, name in common.names.items() if name is not None}
+        named = {topic_id: name for topic_id, name in common.names.items() if name is not None}
         now_ms = max(0, (self.after.ends_at or 0) // 1000)
-        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, known, self._planners)
+        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, named, self._planners)
         run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=self.store.deliver(f"g{self._stage}"))
         return self._keep(united([met(united(frames), self.buckets, run), *carried]))
 
@@ -482,32 +483,27 @@ class _Build:
         run = partial(_carry, delivery=self.store.deliver(f"c{self._stage}"), name=name)
         return rows.select(*columns).mapInArrow(run, ROW)
 
-    def _summary(self, groups: DataFrame) -> tuple[int, int]:
-        """How many groups have new records, and how many are to be planned."""
+    def _summary(self, groups: DataFrame) -> tuple[int, pa.Array]:
+        """How many groups have new records, and which are to be planned."""
         facts = self._collected(groups)
         if "astray" in facts and self.before is not None:
             raise _Anew("a group's commits are not in the order of their offsets")
-        if "groups" not in facts:
-            return 0, 0
-        touched, planned = (int(pc.sum(facts["groups"][name]).as_py() or 0) for name in ("touched", "planned"))
-        return touched, planned
+        touched = int(pc.sum(facts["touched"]["groups"]).as_py()) if "touched" in facts else 0
+        return touched, piece_of(facts["planned"]["group"]) if "planned" in facts else pa.array([], pa.string())
 
     # -- plans
 
-    def _plans(self, groups: DataFrame, folded: list[str] | None) -> None:
+    def _plans(self, groups: DataFrame, folded: list[str] | None, planned: pa.Array) -> None:
         """Rows of ``gold/whatif``: of groups that are planned, and of the others."""
-        asked = of_kinds(groups, "asked")
         run = partial(_plan, assignors=self.after.settings["assignors"], delivery=self.store.deliver(f"p{self._stage}"))
-        frames = [met(asked, self._planners, run)]
+        frames = [met(of_kinds(groups, "asked"), self._planners, run)]
         if folded is not None:
-            # Of the past and of the present each: rows of a group stay unless it is asked for them again.
-            names = asked.mapInArrow(_names_of, "group string").distinct()
-            pasts = self.spark.createDataFrame([(group,) for group in folded], "group string")
-            rows, replay = self._published("gold/whatif"), sql.col("scenario") == REPLAY
-            frames += [
-                self._carried("gold/whatif", rows.where(which).join(sql.broadcast(anew), "group", "left_anti"))
-                for which, anew in ((replay, pasts), (~replay, names))
-            ]
+            # Rows of a group's past stay unless it is folded, those of its present unless it is planned.
+            past = np.repeat([True, False], [len(folded), len(planned)])
+            anew = pa.table({"group": pa.concat_arrays([pa.array(folded, pa.string()), planned]), "past": past})
+            rows = self._published("gold/whatif").withColumn("past", sql.col("scenario") == REPLAY)
+            names = sql.broadcast(self.spark.createDataFrame(anew))
+            frames.append(self._carried("gold/whatif", rows.join(names, ["group", "past"], "left_anti")))
         self._collected(self._keep(united(frames)))
 
     # -- tables
@@ -576,7 +572,7 @@ _PAIRS: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
 
 def _pairs(*facts: Mapping[str, pa.Table]) -> pa.Table:
     """(topic_id, topic) of all commits, each once."""
-    pairs = pa.concat_tables([_PAIRS.empty_table(), *(known_to["pairs"] for known_to in facts if "pairs" in known_to)])
+    pairs = pa.concat_tables([_PAIRS.empty_table(), *(of_place["pairs"] for of_place in facts if "pairs" in of_place)])
     return pairs.group_by(_PAIRS.names).aggregate([]).combine_chunks()
 
 
@@ -700,9 +696,8 @@ def _group_rows(
     yield from dealt("asked", made["asked"])
     yield from packed("astray", DRIVER, made["astray"])
     new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
-    touched = len(pa.chunked_array(new, pa.string()).unique()) if new else 0
-    planned = len(made["asked"]["group"].unique())
-    yield from packed("groups", DRIVER, pa.table({"touched": [touched], "planned": [planned]}))
+    yield from packed("touched", DRIVER, pa.table({"groups": [len(pa.chunked_array(new, pa.string()).unique())]}))
+    yield from packed("planned", DRIVER, pa.table({"group": made["asked"]["group"].unique()}))
 
 
 def _plan(task: int, tables: Tables, assignors: Sequence[str], delivery: Delivery) -> Iterator[pa.RecordBatch]:
@@ -715,11 +710,6 @@ def _carry(batches: Batches, delivery: Delivery, name: str) -> Iterator[pa.Recor
     task = part_of_task()
     for number, rows in enumerate(gathered(batches)):
         yield from delivery(name, rows, f"{task:05d}-{number:03d}")
-
-
-def _names_of(batches: Batches) -> Iterator[pa.RecordBatch]:
-    for _, _, rows in unpacked(batches):
-        yield pa.RecordBatch.from_arrays([rows["group"].combine_chunks()], names=["group"])
 
 
 def _wanting(batches: Batches, topics: frozenset[str]) -> Iterator[pa.RecordBatch]:
