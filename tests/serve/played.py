@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -50,6 +51,8 @@ class Played:
         patch.setattr(collecting, "look", self._look)
         patch.setattr(collecting, "tails", self._tails)
         patch.setattr(Collector, "_connected", lambda _: None)
+        patch.setattr(logging.getLogger("apportion.serve"), "handlers", [_Said(self)])
+        patch.setattr(logging.getLogger("apportion.serve"), "propagate", False)
         self.collector = Collector(settings, Connection("broker-1:9092", Properties()))
         self.answers = Answers(self.collector)
         self.server = Server(self.answers, Access() if access is None else access, local)
@@ -96,6 +99,8 @@ class Played:
         self.say(f"-> {method} {path} {shown}".rstrip())
         self.say(f"{status}")
         packed = ("content-encoding", "gzip") in back
+        if packed:
+            self.say(f"gzip of the time {int.from_bytes(body[4:8], 'little')}, as quick as {body[8]}")
         for name, value in back:
             shown = "that of the body" if name == "content-length" and int(value) == len(body) else value
             self.say(f"{name}: {re.sub('sha256-[^ ;]+', 'sha256-...', shown)}")
@@ -134,6 +139,18 @@ class Played:
         data_of = json.loads(data)
         data_of["plans"] = [plan["assignor"] for plan in data_of["plans"]]
         self.say("\n".join([head.decode(), *of_fields(data_of)]))
+
+
+class _Said(logging.Handler):
+    """Lines of the log among the others."""
+
+    def __init__(self, played: Played) -> None:
+        super().__init__(logging.INFO)
+        self._played = played
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line."""
+        self._played.say(f"log: {record.getMessage()}")
 
 
 async def request(

@@ -10,16 +10,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.serve.parts import PARTS
 from tests.serve.scenes import SCENES
 from tests.support.golden import hold, write
 
 FOLDER = Path(__file__).parent / "golden"
+EVERY = {**SCENES, **PARTS}
 
 
-@pytest.mark.parametrize("name", sorted(SCENES))
+@pytest.mark.parametrize("name", sorted(EVERY))
 def test_a_server_answers_what_it_answered(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    hold(FOLDER, name, SCENES[name], monkeypatch)
+    hold(FOLDER, name, EVERY[name], monkeypatch)
 
 
 if __name__ == "__main__":
-    write(FOLDER, SCENES, sys.argv[1:])
+    write(FOLDER, EVERY, sys.argv[1:])

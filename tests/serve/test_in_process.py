@@ -1,0 +1,390 @@
+"""The server on a socket, in this process: what it is told, whom it hangs up on, and how it ends."""
+
+from __future__ import annotations
+
+import re
+import resource
+import signal
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPConnection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from apportion.errors import ApportionError, BadInput, Unavailable
+from apportion.inputs.config import Connection
+from apportion.inputs.properties import Properties
+from apportion.serve import app, protocol, server
+from apportion.serve.access import Access
+from apportion.serve.collector import Collector
+from apportion.serve.server import Listen
+from apportion.serve.settings import ServerSettings
+
+NOBODY = Connection("127.0.0.1:1", Properties())
+SETTINGS = ServerSettings(tail=False, interval_s=60)
+
+
+@contextmanager
+def running(patch: pytest.MonkeyPatch, listen: Listen | None = None) -> Iterator[tuple[int, Any]]:
+    """The port of a server that runs in a thread, and uvicorn's own object."""
+    made: list[Any] = []
+    started, ports = threading.Event(), []
+    patch.setattr(server.sys, "setswitchinterval", lambda _: None)  # type: ignore[attr-defined]
+
+    class Kept(server._Uvicorn):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    def on_start(port: int) -> None:
+        ports.append(port)
+        started.set()
+
+    patch.setattr(server, "_Uvicorn", Kept)
+    patch.setattr(Collector, "round", lambda self: self.snapshot)
+    at = Listen("127.0.0.1", 0) if listen is None else listen
+    thread = threading.Thread(target=server.run, args=(SETTINGS, NOBODY, at, Access(), on_start))
+    thread.start()
+    try:
+        assert started.wait(20)
+        yield ports[0], made[0]
+    finally:
+        made[0].handle_exit(signal.SIGTERM, None)
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def connected(port: int) -> socket.socket:
+    one = socket.create_connection(("127.0.0.1", port), timeout=5)
+    one.settimeout(5)
+    return one
+
+
+def rest(one: socket.socket) -> bytes:
+    """All that comes until the server hangs up."""
+    found = b""
+    with suppress(ConnectionResetError):
+        while piece := one.recv(65536):
+            found += piece
+    return found
+
+
+def told_until(one: socket.socket, end: bytes) -> bytes:
+    """What comes up to these bytes."""
+    found = b""
+    while end not in found and (piece := one.recv(65536)):
+        found += piece
+    return found
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    end = time.monotonic() + 5
+    while not (found := holds()):
+        assert time.monotonic() < end, "it never held"
+        time.sleep(0.005)
+    return found
+
+
+def test_it_answers_counts_its_connections_and_ends_with_its_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(monkeypatch) as (port, uvicorn):
+        one = HTTPConnection("127.0.0.1", port, timeout=5)
+        for path, status in (("/healthz", 200), ("/readyz", 503), ("/nowhere", 404)):
+            one.request("GET", path)
+            answer = one.getresponse()
+            assert (answer.status, bool(answer.read())) == (status, True)
+            assert "server" not in {name.lower() for name, _ in answer.getheaders()}
+        one.request("GET", "/metrics")
+        told = one.getresponse().read().decode()
+        assert "apportion_scrape_connections 1.0" in told
+        assert 'apportion_scrape_answers_total{path="other",status="404"} 1.0' in told
+        with connected(port) as watching:
+            watching.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: uvicorn._server.hub.viewers == 1)
+            assert b"retry: 3000" in told_until(watching, b"retry: 3000")
+            begun = time.monotonic()
+            uvicorn.handle_exit(signal.SIGTERM, None)
+            assert not uvicorn.force_exit
+            rest(watching)
+            assert time.monotonic() - begun < 3
+        one.close()
+
+
+def test_a_name_that_is_not_this_machines_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(monkeypatch) as (port, _):
+        for host, status in ((b"evil.example", b"421"), (b"localhost:%d" % port, b"200")):
+            with connected(port) as one:
+                one.sendall(b"GET /api/v1/groups HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host)
+                assert rest(one).startswith(b"HTTP/1.1 " + status)
+
+
+def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+    with running(monkeypatch) as (port, uvicorn):
+        with connected(port) as silent, connected(port) as slow, connected(port) as second:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: local")
+            second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b"alive" in told_until(second, b"alive")
+            second.sendall(b"GET /heal")
+            begun = time.monotonic()
+            assert [rest(one) for one in (silent, slow, second)] == [b"", b"", b""]
+            assert time.monotonic() - begun < 3
+        until(lambda: not uvicorn.server_state.connections)
+        with connected(port) as whole:
+            whole.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert whole.recv(65536)
+            time.sleep(0.5)
+            assert uvicorn._server.hub.viewers == 1, "what is being answered has no deadline for its head"
+
+
+def test_beyond_the_limit_the_oldest_idle_connection_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 2)
+    with running(monkeypatch) as (port, uvicorn):
+        with connected(port) as watching:
+            watching.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: uvicorn._server.hub.viewers == 1)
+            with connected(port) as oldest:
+                until(lambda: len(uvicorn.server_state.connections) == 2)
+                with connected(port) as newest:
+                    assert rest(oldest) == b""
+                    newest.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    assert b"alive" in told_until(newest, b"alive")
+                    assert len(uvicorn.server_state.connections) == 2
+                    assert uvicorn._server.hub.viewers == 1
+        with connected(port) as one, connected(port) as two:
+            for each in (one, two):
+                each.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: uvicorn._server.hub.viewers == 2)
+            with connected(port) as three:
+                assert rest(three) == b"", "where all are busy it is the newest"
+
+
+def test_what_is_no_http_is_refused_and_ends_an_answer_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(monkeypatch) as (port, uvicorn):
+        with connected(port) as one:
+            one.sendall(b"\x00\x01\r\n\r\n")
+            assert rest(one).startswith(b"HTTP/1.1 400 ")
+        with connected(port) as one:
+            one.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000)
+            assert rest(one)[:13] in (b"HTTP/1.1 400 ", b"")
+        with connected(port) as one:
+            one.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
+            until(lambda: uvicorn._server.hub.viewers == 1)
+            one.sendall(b"ZZ\r\n")
+            rest(one)
+        until(lambda: uvicorn._server.hub.viewers == 0)
+
+
+def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(monkeypatch) as (port, uvicorn):
+        uvicorn._server.answers.group_json = lambda name: b"x" * 30_000_000
+        for slow in (True, False):
+            monkeypatch.setattr(protocol, "TAKE_S", 0.3 if slow else 20)
+            one = socket.socket()
+            if slow:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.settimeout(5)
+            one.connect(("127.0.0.1", port))
+            one.sendall(b"GET /api/v1/groups/g HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            if slow:
+                until(lambda: uvicorn.server_state.connections)
+                until(lambda: not uvicorn.server_state.connections)
+            assert (len(rest(one)) > 30_000_000) is not slow
+            one.close()
+
+
+def test_uvicorn_is_told_this(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told: list[Any] = []
+
+    class Config:
+        def __init__(self, given: Any, **more: Any) -> None:
+            told.append((type(given).__name__, given.local, more))
+
+        def load(self) -> None:
+            told.append("loaded")
+
+    class Runs:
+        raises: BaseException | None = None
+
+        def __init__(self, config: Any, one: Any, on_start: Any) -> None:
+            told.append((type(config).__name__, type(one).__name__))
+            self._on_start = on_start
+
+        def run(self) -> None:
+            if self.raises:
+                raise self.raises
+            self._on_start(7)
+
+    key = tmp_path / "key.pem"
+    key.write_text("-----BEGIN PRIVATE KEY-----\n")
+    monkeypatch.setattr("uvicorn.Config", Config)
+    monkeypatch.setattr(server, "_Uvicorn", Runs)
+    monkeypatch.setattr(server.sys, "setswitchinterval", lambda s: told.append(f"switch {s:g}"))  # type: ignore[attr-defined]
+    monkeypatch.setattr(server, "_more_files", lambda: told.append("files"))
+    monkeypatch.setattr(Collector, "start", lambda self: told.append("started"))
+    monkeypatch.setattr(Collector, "close", lambda self: told.append("closed"))
+    monkeypatch.setattr(
+        server, "_exporter", lambda *given: SimpleNamespace(close=lambda: told.append("exporter closed"))
+    )
+    ports: list[int] = []
+    server.run(SETTINGS, NOBODY, Listen("10.0.0.1", 9, "crt", str(key)), Access(), ports.append)
+    bounded = {
+        "host": "10.0.0.1", "port": 9, "http": protocol.BoundedProtocol, "ws": "none", "lifespan": "off",
+        "access_log": False, "log_config": None, "log_level": "error", "proxy_headers": False, "server_header": False,
+        "timeout_keep_alive": 20, "timeout_graceful_shutdown": 3, "h11_max_incomplete_event_size": 16_384,
+        "ssl_certfile": "crt", "ssl_keyfile": str(key),
+    }  # fmt: skip
+    assert told == [
+        "files", "switch 0.0005", ("Guard", False, bounded), "loaded", ("Config", "Server"), "started", "closed",
+        "exporter closed",
+    ]  # fmt: skip
+    assert ports == [7]
+    for access, host, local in ((Access(), "127.0.0.1", True), (Access((b"x",)), "127.0.0.1", False)):
+        told.clear()
+        server.run(SETTINGS, NOBODY, Listen(host, 9), access, ports.append)
+        assert told[2][1] is local
+    for raises, expected in ((KeyboardInterrupt(), None), (SystemExit(128 + signal.SIGTERM), SystemExit),
+                             (SystemExit(1), Unavailable)):  # fmt: skip
+        Runs.raises = raises
+        told.clear()
+        if expected is None:
+            server.run(SETTINGS, NOBODY, Listen("h", 9), Access(), ports.append)
+        else:
+            with pytest.raises(expected) as caught:
+                server.run(SETTINGS, NOBODY, Listen("h", 9), Access(), ports.append)
+            if expected is Unavailable:
+                assert str(caught.value) == "cannot listen on h:9: is it taken?"
+        assert told[-2:] == ["closed", "exporter closed"]
+
+
+def test_telemetry_is_sent_where_an_endpoint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    from apportion.serve import otlp
+
+    monkeypatch.setattr(otlp, "Exporter", lambda *given: given)
+    answers: Any = SimpleNamespace(collector="the collector")
+    assert server._exporter(SETTINGS, answers) is None
+    with_one = ServerSettings(otlp_endpoint="http://h")
+    assert server._exporter(with_one, answers) == (with_one, "the collector")
+    for url in (None, "", "http://h", "https://h:1/x"):
+        otlp.check_endpoint(url)
+    for url in ("h", "ftp://h", "http://", "http:// h", "http://h x", "xhttp://h"):
+        with pytest.raises(BadInput) as caught:
+            otlp.check_endpoint(url)
+        assert str(caught.value) == (
+            "--otlp-endpoint: found no URL of HTTP; needed one such as http://localhost:4318/v1/metrics."
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "no answer"),
+        (["ConnectionError: [Errno 111] Connection refused, x"], "Connection refused, x"),
+        (["[Errno -2] Name or service not known: url: /v1"], "Name or service not known"),
+        (["Failed to export batch code: 503, reason: no"], "503 Service Unavailable"),
+        (["code: 799"], "799"),
+        (
+            ["no answer of http://ann:s3cret@h/x for", "a while url: /v1?key=s"],
+            "no answer of ... for a while ...",
+        ),
+        (["x" * 300], "x" * 200),
+    ],
+)
+def test_why_nothing_arrives_is_said_without_an_address(words: list[str], reason: str) -> None:
+    from apportion.serve.otlp import _LastWords
+
+    last = _LastWords()
+    for each in words:
+        last.add(each)
+    assert last.take() == reason
+    assert last.take() == "no answer"
+
+
+def test_what_cannot_be_used_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(server.sys, "setswitchinterval", lambda _: None)  # type: ignore[attr-defined]
+    (tmp_path / "key.pem").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
+    (tmp_path / "crt.pem").write_text("no certificate")
+    key, crt = str(tmp_path / "key.pem"), str(tmp_path / "crt.pem")
+
+    def told(listen: Listen) -> str:
+        with pytest.raises(ApportionError) as caught:
+            server.run(SETTINGS, NOBODY, listen, Access(), lambda _: None)
+        return str(caught.value)
+
+    needed = f"--tls-key: found an encrypted key; needed a plain one: openssl pkey -in {key} -out key.pem."
+    assert told(Listen("127.0.0.1", 0, crt, key)) == needed
+    assert re.fullmatch(rf"TLS: {crt} and {crt} cannot be used: .+\.", told(Listen("127.0.0.1", 0, crt, crt)))
+
+
+def test_a_greeting_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    subject = ["-subj", "/CN=127.0.0.1", "-days", "2", "-keyout", "key.pem", "-out", "crt.pem"]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        *subject,
+    ]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.setattr(server, "HANDSHAKE_S", 0.3)
+    with running(monkeypatch, Listen("127.0.0.1", 0, str(tmp_path / "crt.pem"), str(tmp_path / "key.pem"))) as (
+        port,
+        _,
+    ):
+        with connected(port) as silent:
+            assert rest(silent) == b""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        with context.wrap_socket(connected(port)) as one:
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert rest(one).endswith(b"alive\n")
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [
+        ((256, 1_000_000), (4096, 1_000_000)),
+        ((256, 1024), (1024, 1024)),
+        ((256, resource.RLIM_INFINITY), (4096, resource.RLIM_INFINITY)),
+        ((4096, 8192), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+        ((1024, 1024), None),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_where_it_is_low(
+    limits: tuple[int, int], raised: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits if which == resource.RLIMIT_NOFILE else None)
+    monkeypatch.setattr(resource, "setrlimit", lambda which, given: asked.append((which, given)))
+    server._more_files()
+    assert asked == ([] if raised is None else [(resource.RLIMIT_NOFILE, raised)])
+    if raised:
+
+        def refused(*_: Any) -> None:
+            raise OSError("no")
+
+        monkeypatch.setattr(resource, "setrlimit", refused)
+        with pytest.raises(ApportionError, match=r"the limit of open files cannot be raised: no\."):
+            server._more_files()
+
+
+def test_a_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = object.__new__(server._Uvicorn)
+    one.should_exit = one.force_exit = False
+    one.handle_exit(signal.SIGTERM, None)
+    assert (one.should_exit, one.force_exit) == (True, False)
+    one.handle_exit(signal.SIGTERM, None)
+    assert (one.should_exit, one.force_exit) == (True, True)
+    assert app.WORKERS == 2
