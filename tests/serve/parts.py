@@ -507,7 +507,9 @@ def bounds(patch: pytest.MonkeyPatch) -> str:
     patch.setattr(collector, "FORGET_S", 50.0)
     for after in (10, 20, 20, 20, 40):
         played.round(of_all_kinds()[:2] if after > 10 else of_all_kinds()[:5], {"clicks": CLICKS}, after=after)
-        played.say(f"{[(name, state.gone, state.says) for name, state in played.collector.snapshot.groups.items()]}")
+        played.say(
+            f"{[(name, state.gone, state.sentences) for name, state in played.collector.snapshot.groups.items()]}"
+        )
         played.say(
             f"{sorted(played.collector._pasts)} {sorted(played.collector._ends)} {sorted(played.collector._missing)}"
         )

@@ -50,10 +50,10 @@ def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:
     warmups = sum(plan.measures.get("warmups", 0) for plan in plans)
     rounds = sum(plan.answer.extra.get("rounds", 1) for plan in plans)
     taken = f"{count(warmups, 'warm-up')} in {count(rounds, 'rebalance')}"
-    if not warmups and rounds == len(plans):
+    waiting = [step for step, plan in planned if plan.answer.waits]
+    if not warmups and not waiting and rounds == len(plans):
         return notes(plans[-1])
     sentences = [f"{taken}: a task moves once its state is restored, and the group looks again until none waits."]
-    waiting = [step for step, plan in planned if plan.answer.waits]
     if waiting:
         sentences.append(f"{waiting[0]}: some tasks still wait for their state when nothing more changes.")
     return [*sentences, *notes(plans[-1])]
