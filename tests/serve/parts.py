@@ -56,7 +56,7 @@ def _past(told: Told, one: GroupPast, what: str) -> None:
     """All that is known of a past."""
     told.say(
         f"-- {what}: version {one.version}, causes {dict(one.causes)}, moved {one.moved}, needless {one.needless}, "
-        f"{one.rebalance_ms} ms, still {one.standstill_ms} ms, moves {list(one.moves)}, read {one.read_generation}"
+        f"{one.rebalance_ms} ms, still {one.standstill_ms} ms, read {one.read_generation}"
     )
     for generation in one.generations:
         seats = {seat.member_id: {t: list(ids) for t, ids in seat.assigned.items()} for seat in generation.members}
@@ -162,7 +162,6 @@ def pasts(_: pytest.MonkeyPatch) -> str:
     told.say(
         len(long.generations),
         len(long.rebalances),
-        len(long.moves),
         long.generations[0].number,
         long.moved,
         long.version,
