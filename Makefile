@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test lowest newest check broker record bench chaos thorough golden mutants faults docs wheel clean
+.PHONY: help setup jars demo live test lowest newest check broker record record-tasks bench chaos plain-clients thorough golden mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -8,7 +8,7 @@ STAMP := $(VENV)/.set-up
 
 help: ## explain every target
 	@echo "apportion: which member of a Kafka consumer group owns which partition?"
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
 
 setup: $(STAMP) jars ## make .venv with the package and all extras, fetch the jars (done by the others too)
 
@@ -53,11 +53,17 @@ broker: setup ## a real Kafka broker on this machine until Ctrl-C
 record: setup ## run the scripted workload on a real broker and write the demo's dump anew
 	@$(PY) -m tools.record
 
+record-tasks: setup ## record streams and share groups of a real broker for the tests anew
+	@$(PY) -m tools.record_task_groups
+
 bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python side by side; writes BENCHMARKS.md
 	@$(PY) -m bench
 
 chaos: setup ## members join, leave, freeze and die for a long while on a real broker
 	@APPORTION_CHAOS=long APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/clients/test_chaos_acting.py tests/broker/test_governed_cluster.py
+
+plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/live.md
+	@$(PY) -m tools.plain_clients
 
 thorough: setup ## the bounded tests at their full sizes, for hours; what came of it is kept in tests/thorough.json
 	@$(PY) -m tools.thorough

@@ -1,7 +1,7 @@
-"""What the Kafka clients do without us in the scenarios of docs/live.md: python -m tools.plain_clients [NAME ...].
+"""What the Kafka clients do without us in the scenarios of docs/live.md: make plain-clients.
 
-A line for each scenario and client, as it was seen on a real broker. Each runs in a process of its own, since some
-hang or end it: after two minutes it is called hanging.
+``python -m tools.plain_clients [NAME ...]`` runs some. A line for each scenario and client, as it was seen on a real
+broker. Each runs in a process of its own, since some hang or end it: after two minutes it is called hanging.
 """
 
 from __future__ import annotations

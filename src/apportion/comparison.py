@@ -139,12 +139,12 @@ def compare(
         raise BadInput("assignors", repr(assignors), "a list of names or strategies, such as ['range', 'sticky']")
     every = [*compared(), *([running] if running and running in known().keys() - compared().keys() else [])]
     given = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in every]
-    strategies = [one for strategy in given for one in (strategy, *_with_settings(strategy, settings))]
+    strategies = [variant for strategy in given for variant in (strategy, *_with_settings(strategy, settings))]
     _check_settings(given, settings)
     plans: list[Plan] = []
     failed = {}
     # A strategy that is named twice, or whose setting is its default, is no second one.
-    for strategy in [one for n, one in enumerate(strategies) if one not in strategies[:n]]:
+    for strategy in [variant for n, variant in enumerate(strategies) if variant not in strategies[:n]]:
         try:
             plans.append(plan(group, strategy))
         except ApportionError as error:

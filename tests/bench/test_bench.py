@@ -11,7 +11,7 @@ import pytest
 import apportion
 from apportion.errors import Unavailable
 from apportion.testing import jars
-from bench import caches, leader, matrix, parts, peers
+from bench import caches, leader, matrix, parts, peers, short_cuts
 from bench.cells import Cell
 from bench.page import page
 
@@ -55,6 +55,14 @@ def test_the_page_names_cells_figures_and_who_is_ahead(rows: list[matrix.Row]) -
     assert "| nes m10x6 t5 JOIN_ONE | 60 |" in text
     assert "Another's plan is better (balance, then racks, then moves): nowhere." in text
     assert "| arrays | 32.2 |" in text
+
+
+def test_every_short_cut_is_measured_with_and_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the groups of the table, each once: what is taken out is still there to be taken out."""
+    monkeypatch.setattr(short_cuts, "SECONDS", 1e-9)
+    monkeypatch.setattr(short_cuts, "CALLS", 1)
+    names = [name for name, *milliseconds in short_cuts.rows() if all(milliseconds)]
+    assert {"lexicographic", "quick spread", "members' bytes in columns", "well_formed", "edits"} < set(names)
 
 
 def measured(cell: Cell, ms: dict[str, float], franz_go: float) -> matrix.Row:

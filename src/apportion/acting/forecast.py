@@ -99,9 +99,9 @@ def limited(owner: Ints, target: Ints, load: Load, moves: int | float) -> Ints:
     held = load.times(owner)
     least = float(held.max())
     room = moves * float(load.work.sum()) if moves < 1 else np.inf
-    left = np.flatnonzero(owner != target).tolist()
-    for _ in range(min(len(left), int(moves)) if moves >= 1 else len(left)):
-        fits = [p for p in left if load.work[p] <= room]
+    waiting = np.flatnonzero(owner != target).tolist()
+    for _ in range(min(len(waiting), int(moves)) if moves >= 1 else len(waiting)):
+        fits = [p for p in waiting if load.work[p] <= room]
         if not fits:
             break
         after = {p: _moved(held, load, p, int(now[p]), int(target[p])) for p in fits}
@@ -109,7 +109,7 @@ def limited(owner: Ints, target: Ints, load: Load, moves: int | float) -> Ints:
         held, room = after[p], room - float(load.work[p])
         now = now.copy()
         now[p] = target[p]
-        left.remove(p)
+        waiting.remove(p)
         if float(held.max()) < least:
             best, least = now, float(held.max())
     return best

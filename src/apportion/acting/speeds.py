@@ -139,13 +139,13 @@ def paces(capacity: Ints, speeds: Sequence[Speed | None], at_least: Sequence[flo
     """
     median = np.array([np.nan if s is None or s.median is None else s.median for s in speeds], dtype=np.float64)
     own = capacity != 1
-    told = ~np.isnan(median)
-    learned = told & ~own
+    paced = ~np.isnan(median)
+    learned = paced & ~own
     if not learned.any():
         return capacity.astype(np.float64), capacity, False
-    one = float(np.median(median[told] / capacity[told])) if own.any() else float(np.median(median[learned]))
-    kept_up = max((seen for seen, known in zip(at_least, told.tolist(), strict=True) if not known), default=0.0)
-    pace = np.where(own, capacity * one, np.where(learned, median, max(one, kept_up)))
+    per_unit = float(np.median(median[paced] / capacity[paced])) if own.any() else float(np.median(median[learned]))
+    kept_up = max((seen for seen, known in zip(at_least, paced.tolist(), strict=True) if not known), default=0.0)
+    pace = np.where(own, capacity * per_unit, np.where(learned, median, max(per_unit, kept_up)))
     fastest = float(pace.max())
     if fastest <= 0:  # everybody stands still: nobody is faster than another
         return capacity.astype(np.float64), capacity, False

@@ -102,12 +102,12 @@ def _prediction(tables: _Tables, owner: Ints) -> str:
         return SHAPE
     if tables.crowded:
         return LIKELY
-    asked = {tables.orders(AS_LOADED)}
+    tried = {tables.orders(AS_LOADED)}
     for filling in OTHERS:
         orders = tables.orders(filling)
-        if orders in asked and not (tables.equal and (filling.held or filling.since_19)):
+        if orders in tried and not (tables.equal and (filling.held or filling.since_19)):
             continue
-        asked.add(orders)
+        tried.add(orders)
         if not np.array_equal(uniform(tables.problem(filling)), owner):
             return LIKELY
     return EXACT
@@ -198,13 +198,13 @@ class _Tables:
     def problem(self, filling: _Filling) -> UniformProblem:
         """The group for the coordinator's assignor."""
         group = self.group
-        there = [topics[group.described[topics]] for topics in group.subscriptions]
+        described = [topics[group.described[topics]] for topics in group.subscriptions]
         members, topics = self.orders(filling)
         by_id = sorted(range(group.T), key=lambda t: self._all_words[t])
         rank = [0] * group.T
         for position, topic in enumerate(by_id):
             rank[topic] = position
-        wants = [there[k] for k in group.subscription_of.tolist()]
+        wants = [described[k] for k in group.subscription_of.tolist()]
         held = _Held(self, topics, filling).of
         return UniformProblem(group.start, wants, self.previous, self.equal, members, topics, rank, held)
 

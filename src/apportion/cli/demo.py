@@ -75,15 +75,15 @@ def _show(path: Path) -> list[GroupHistory]:
     stories: list[dict[str, dict[str, Any]]] = []
     seen = []
     for group in groups:
-        there, story = shown(observed(group)), replay_totals(group)
+        shown_group, story = shown(observed(group)), replay_totals(group)
         stories.append(story)
-        seen.append(there)
-        emit(there.heading + "\n")
-        emit_tables(history_text.tables(there, group.rebalances), "table", history_text.notes(there, story))
+        seen.append(shown_group)
+        emit(shown_group.heading + "\n")
+        emit_tables(history_text.tables(shown_group, group.rebalances), "table", history_text.notes(shown_group, story))
         emit("\n")
     rows = [
-        group_list.row_of(there, rebalanced_at=[one.at for one in group.rebalances])
-        for there, group in zip(seen, groups, strict=True)
+        group_list.row_of(shown_group, rebalanced_at=[one.at for one in group.rebalances])
+        for shown_group, group in zip(seen, groups, strict=True)
     ]
     emit_tables([group_list.table(sorted(rows, key=group_list.order)), history_text.totals(stories)], "table")
     return groups

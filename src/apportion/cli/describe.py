@@ -105,7 +105,7 @@ def _views_asked(args: argparse.Namespace) -> bool:
 
 def _with_generations(groups: list[Observed], args: argparse.Namespace) -> list[Observed]:
     """For ``--state`` of a live cluster classic groups with their generation, which their newest records tell."""
-    names = [one.name for one in groups if one.kind == "classic" and one.generation is None]
+    names = [observed.name for observed in groups if observed.kind == "classic" and observed.generation is None]
     if not args.state or args.file is not None or not names or not source.is_live(args):
         return groups
     from dataclasses import replace
@@ -114,14 +114,17 @@ def _with_generations(groups: list[Observed], args: argparse.Namespace) -> list[
     from apportion.inputs.cluster import connect
     from apportion.inputs.generations import newest_generations
 
-    there = source.connection(args)
+    newest = source.connection(args)
     try:
-        with connect(there.bootstrap, there.properties) as cluster:
-            known = newest_generations(cluster, there, names)
+        with connect(newest.bootstrap, newest.properties) as cluster:
+            known = newest_generations(cluster, newest, names)
     except Unavailable as why:
         tell(f"no generations of classic groups: {why}")
         return groups
-    return [replace(one, generation=known[one.name]) if one.name in known else one for one in groups]
+    return [
+        replace(observed, generation=known[observed.name]) if observed.name in known else observed
+        for observed in groups
+    ]
 
 
 def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Observed], list[ShownGroup], list[Row]]:
@@ -133,14 +136,14 @@ def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Obse
     listed = len(groups) > 1 and not args.time and not _views_asked(args) and args.output != "html"
     sort = args.sort or ("trouble" if listed else None)
     paces = _paces(groups, seen, args, listed, sort)
-    rows = [group_list.row_of(one, pace, at) for one, (pace, at) in zip(seen, paces, strict=True)]
-    chosen = [one for one in zip(groups, seen, rows, strict=True) if one[1].odd or not args.odd]
+    rows = [group_list.row_of(entry, pace, at) for entry, (pace, at) in zip(seen, paces, strict=True)]
+    chosen = [entry for entry in zip(groups, seen, rows, strict=True) if entry[1].odd or not args.odd]
     if sort == "odd":
-        chosen.sort(key=lambda one: (not one[1].odd, group_list.order(one[2], "lag")))
+        chosen.sort(key=lambda entry: (not entry[1].odd, group_list.order(entry[2], "lag")))
     elif sort:
-        chosen.sort(key=lambda one: group_list.order(one[2], sort))
+        chosen.sort(key=lambda entry: group_list.order(entry[2], sort))
     chosen = chosen[: args.top] if args.top else chosen
-    return [group for group, _, _ in chosen], [one for _, one, _ in chosen], [row for _, _, row in chosen]
+    return [group for group, _, _ in chosen], [entry for _, entry, _ in chosen], [row for _, _, row in chosen]
 
 
 def _paces(
@@ -252,14 +255,14 @@ def _whole(standing: ShownGroup, args: argparse.Namespace) -> None:
     tasks = roles_table(standing.seen.kind, standing.seen.members, wide)
     if tasks is not None:
         shown.append(tasks)
-    few = standing.group.P <= describing.MOST_ROWS
-    if standing.group.P and (wide or few):
+    short = standing.group.P <= describing.MOST_ROWS
+    if standing.group.P and (wide or short):
         listed = describing.partitions([standing])
         shown.append(TextTable(listed.columns, listed.rows, extra=frozenset({"GROUP"})))
     if shown:
         shown[0] = TextTable(shown[0].columns, shown[0].rows, standing.heading + "\n", shown[0].extra)
     notes = [] if shown else [standing.heading]
     notes += [f"! {sentence}" for sentence in standing.odd] or ["Nothing odd: every partition has its owner."]
-    if standing.group.P and not (wide or few):
+    if standing.group.P and not (wide or short):
         notes.append(f"{count(standing.group.P, 'partition')}: --verbose lists them.")
     emit_tables(shown, args.output, notes)

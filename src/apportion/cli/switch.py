@@ -53,20 +53,24 @@ def run(args: argparse.Namespace) -> int:
     switches = _switches(args, left_out)
     if args.output == "json":
         without = [{"group": name, "why": why} for name, why in left_out]
-        document = {"version": 1, "groups": [{**one.to_dict(), **_governed(seen)} for one, seen, _ in switches]}
+        document = {
+            "version": 1,
+            "groups": [{**switch.to_dict(), **_governed(seen)} for switch, seen, _ in switches],
+        }
         emit_json(document | ({"left_out": without} if without else {}))
     elif args.output == "html":
         from apportion.report import page_groups
 
         emit_page(
-            [page_groups.with_switch(observed, one, past) for one, observed, past in switches], source.input_name(args)
+            [page_groups.with_switch(observed, switch, past) for switch, observed, past in switches],
+            source.input_name(args),
         )
     elif len(switches) == 1 and args.output in ("table", "wide"):
         only, seen, _ = switches[0]
         under = seen.governed.sentences if seen.governed else []
         emit_tables([switching.group_table(only)], args.output, [*under, *switching.sentences(only)])
     else:
-        answers = [one for one, _, _ in switches]
+        answers = [switch for switch, _, _ in switches]
         emit_tables([switching.overview(answers)], args.output, switching.totals(answers, left_out))
     return 0
 

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> int:
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
     if tasks is not None and not shown:
         return _of_tasks(tasks, texts, args)
-    group, strategy, protocol, told = _planned_under(observed, tasks, texts, args)
+    group, strategy, protocol, under_notes = _planned_under(observed, tasks, texts, args)
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
     stages = []
     with progress.slow("planning each step") as begin:
@@ -126,14 +126,14 @@ def run(args: argparse.Namespace) -> int:
     elif shown:
         from apportion.report import rollouts as pictures
 
-        notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *told]
+        notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *under_notes]
         emit_tables([pictures.table(stages)], args.output, notes)
     else:
         from apportion.report import comparing
         from apportion.report import rollouts as pictures
 
         planned = [(stage.step, stage.plan) for stage in stages]
-        notes = [*comparing.step_notes(planned), *pictures.changes_in_words(stages), *told]
+        notes = [*comparing.step_notes(planned), *pictures.changes_in_words(stages), *under_notes]
         emit_tables([comparing.steps(group, planned)], args.output, notes)
     return 0
 

@@ -180,12 +180,12 @@ class Bridge:
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
             held_back = hand_over(planned_group, plan.owner, holds)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
-            data, told = self.memory.assignment_data(plan), dict[int, bytes]()
+            user_data, warm_data = self.memory.assignment_data(plan), dict[int, bytes]()
             if held_back.any() and self.can_warm_up:
-                stays, told = stays_until_warm(planned_group, plan.owner, held_back, joined, order)
+                stays, warm_data = stays_until_warm(planned_group, plan.owner, held_back, joined, order)
                 owner = np.where(stays, planned_group.owner, owner)
-            written = _write_answers(planned_group, owner, data)
-            written = [tell(answer, told[m]) if m in told else answer for m, answer in enumerate(written)]
+            written = _write_answers(planned_group, owner, user_data)
+            written = [tell(answer, warm_data[m]) if m in warm_data else answer for m, answer in enumerate(written)]
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, owner, held_back, generation, (time.perf_counter() - began) * 1000, cause)
         if self.watch is not None:
@@ -198,16 +198,16 @@ class Bridge:
         What was asked for is given as it was planned then, and so is the second round of a hand-over by lag: the lag
         is another one by now. Any other rebalance is planned anew.
         """
-        asked = None if self.watch is None else self.watch.take_plan(group)
-        asked, self._hand_over = asked or self._hand_over, None
-        if asked is not None and asked.fits(group):
-            plan = Plan(group, self.name, changed_settings(self.strategy), asked.answer, self.cooperative)
+        watched = None if self.watch is None else self.watch.take_plan(group)
+        watched, self._hand_over = watched or self._hand_over, None
+        if watched is not None and watched.fits(group):
+            plan = Plan(group, self.name, changed_settings(self.strategy), watched.answer, self.cooperative)
         else:
-            asked = None
+            watched = None
             plan = make_plan(group if self.watch is None else self.watch.prepared(group), self.strategy)
         if self.options.lag is not None and self.cooperative and not plan.answer.extra and plan.withheld.any():
             self._hand_over = PinnedPlan(group, plan.answer)
-        return plan, "" if asked is None else asked.why
+        return plan, "" if watched is None else watched.why
 
     def _group(
         self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str

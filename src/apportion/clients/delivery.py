@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple
@@ -189,7 +190,7 @@ class RunningTask(State, Unanswered):
         return None
 
 
-class Delivery:
+class Delivery(ABC):
     """One end of the commit protocol, on a producer of its own.
 
     exact
@@ -202,14 +203,15 @@ class Delivery:
     behind: ClassVar[int]
     _producer: Any
 
+    @abstractmethod
     def begin(self) -> None:
         """Before the first record of a commit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
         """Make a commit lasting: all that was sent stands in the logs. False where it came too late, and is undone."""
-        raise NotImplementedError
 
+    @abstractmethod
     def abort(self) -> None:
         """Undo what was sent since ``begin``, as far as that can be."""
 
@@ -250,6 +252,9 @@ class AtLeastOnce(Delivery):
 
     def begin(self) -> None:
         """Nothing: records count as soon as they stand in a log."""
+
+    def abort(self) -> None:
+        """Nothing: what stands in a log stays."""
 
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
         """Commit the offsets.

@@ -72,7 +72,7 @@ class JoinedGroup:
             )
         return subscriptions
 
-    def columns(self, memories: Memories, asked: Mapping[str, Fact] = MEMBER_FIELDS) -> MemberColumns:
+    def columns(self, memories: Memories, declared: Mapping[str, Fact] = MEMBER_FIELDS) -> MemberColumns:
         """The members as a group is built of them, with the facts that the strategy asks for."""
         subscriptions = self.subscriptions
         return MemberColumns(
@@ -81,7 +81,7 @@ class JoinedGroup:
             lists=subscriptions.lists,
             list_of=subscriptions.list_of,
             generation=memories.generation,
-            facts=_facts(subscriptions, memories, {**MEMBER_FIELDS, **asked}),
+            facts=_facts(subscriptions, memories, {**MEMBER_FIELDS, **declared}),
             rack=subscriptions.rack,
             claims=lambda index: _claims(subscriptions, memories.owned, index),
         )
@@ -98,15 +98,15 @@ class JoinedGroup:
         return f"{self.ids[m]!r} (instance {self.instance_ids[m]!r})" if self.instance_ids[m] else repr(self.ids[m])
 
 
-def _facts(sent: Subscriptions, memories: Memories, asked: Mapping[str, Fact]) -> dict[str, Ints]:
+def _facts(sent: Subscriptions, memories: Memories, declared: Mapping[str, Fact]) -> dict[str, Ints]:
     """Fact to (M,) what members say, in their memory or behind it; the default where that is nothing, or cannot be."""
     facts = {"capacity": _capacities(sent), **memories.facts}
-    others = asked.keys() - facts.keys()
-    if others - MEMBER_FIELDS.keys():
+    foreign = declared.keys() - facts.keys()
+    if foreign - MEMBER_FIELDS.keys():
         behind = [read_facts(sent.one(m).user_data) for m in range(len(sent.sent))]
-        facts |= {name: ints([one.get(name, UNSET) for one in behind]) for name in others}
+        facts |= {name: ints([one.get(name, UNSET) for one in behind]) for name in foreign}
     unset = np.full(len(sent.sent), UNSET)
-    return {name: fact.within(facts.get(name, unset)) for name, fact in asked.items()}
+    return {name: fact.within(facts.get(name, unset)) for name, fact in declared.items()}
 
 
 def _capacities(sent: Subscriptions) -> Ints:
@@ -162,21 +162,21 @@ def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints,
     As ``read_sticky`` does: a list and a generation, else a list alone, each with any tail; else kafka-python's form,
     an int16 version 1 before them, which must explain every byte.
     """
-    buffer, there = sent.buffer, size > 0
-    end = np.where(there, at + size, buffer.size + 4)
-    owned = read_held_lists(buffer, np.where(there, at, buffer.size), end)
-    whole = there & (owned.stop >= 0) & (owned.stop + 4 <= end)
+    buffer, written = sent.buffer, size > 0
+    end = np.where(written, at + size, buffer.size + 4)
+    owned = read_held_lists(buffer, np.where(written, at, buffer.size), end)
+    whole = written & (owned.stop >= 0) & (owned.stop + 4 <= end)
     generation = np.where(whole, np.maximum(buffer.int32s(np.where(whole, owned.stop, buffer.size)), -1), -1)
-    others = (owned.stop < 0).nonzero()[0]
-    if not len(others):
+    unlisted = (owned.stop < 0).nonzero()[0]
+    if not len(unlisted):
         return owned, generation, []
-    begin, last = at[others] + 2, end[others]
-    form = (begin <= last) & (buffer.uint16s(at[others]) == 1)
+    begin, last = at[unlisted] + 2, end[unlisted]
+    form = (begin <= last) & (buffer.uint16s(at[unlisted]) == 1)
     theirs = read_held_lists(buffer, np.where(form, begin, buffer.size), np.where(form, last, buffer.size + 4))
     form &= (theirs.stop >= 0) & (theirs.stop + 4 == last)
-    generation[others[form]] = np.maximum(buffer.int32s(theirs.stop[form]), -1)
-    owned = _together(owned, _placed(theirs, form, others, len(at)))
-    return owned, generation, others[~form].tolist()
+    generation[unlisted[form]] = np.maximum(buffer.int32s(theirs.stop[form]), -1)
+    owned = _together(owned, _placed(theirs, form, unlisted, len(at)))
+    return owned, generation, unlisted[~form].tolist()
 
 
 def _placed(lists: HeldLists, good: Bools, members: Ints, size: int) -> HeldLists:
@@ -188,17 +188,17 @@ def _placed(lists: HeldLists, good: Bools, members: Ints, size: int) -> HeldList
     return HeldLists(first, lists.name_at[keep], lists.name_size[keep], lists.ids[keep], np.zeros(size, dtype=np.int64))
 
 
-def _together(one: HeldLists, other: HeldLists) -> HeldLists:
+def _together(first_lists: HeldLists, second_lists: HeldLists) -> HeldLists:
     """The parts of both lists of each member."""
-    member = np.concatenate([one.list_of, other.list_of])
+    member = np.concatenate([first_lists.list_of, second_lists.list_of])
     order = np.argsort(member, kind="stable")
-    first = np.concatenate([[0], np.cumsum(one.count + other.count)])
+    first = np.concatenate([[0], np.cumsum(first_lists.count + second_lists.count)])
     return HeldLists(
         first,
-        np.concatenate([one.name_at, other.name_at])[order],
-        np.concatenate([one.name_size, other.name_size])[order],
-        np.concatenate([one.ids, other.ids])[order],
-        np.maximum(one.stop, other.stop),
+        np.concatenate([first_lists.name_at, second_lists.name_at])[order],
+        np.concatenate([first_lists.name_size, second_lists.name_size])[order],
+        np.concatenate([first_lists.ids, second_lists.ids])[order],
+        np.maximum(first_lists.stop, second_lists.stop),
     )
 
 
@@ -263,8 +263,8 @@ def _claims(
 
 def _with_ids(owned: HeldLists) -> HeldLists:
     """Owned lists without parts that claim nothing: a member may send a million of them."""
-    some = owned.ids > 0
-    if some.all():
+    known = owned.ids > 0
+    if known.all():
         return owned
-    first = np.concatenate([[0], some.cumsum()])[owned.first]
-    return HeldLists(first, owned.name_at[some], owned.name_size[some], owned.ids[some], owned.stop)
+    first = np.concatenate([[0], known.cumsum()])[owned.first]
+    return HeldLists(first, owned.name_at[known], owned.name_size[known], owned.ids[known], owned.stop)

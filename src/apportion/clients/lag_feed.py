@@ -136,7 +136,7 @@ class LagFeed:
 
     def refresh(self) -> bool:
         """Fetch now, in the calling thread; whether it went well. Its trouble is logged and never raised."""
-        topics, asked = sorted(self._topics), time.monotonic()
+        topics, started = sorted(self._topics), time.monotonic()
         if not topics:
             return False
         try:
@@ -145,9 +145,9 @@ class LagFeed:
             self._trouble = sentence(error)
             log.warning("the lag of group %r could not be fetched: %s", self.group, self._trouble)
             return False
-        if time.monotonic() - asked > self.deadline_s:
-            log.info("the lag of group %r took %.1f s", self.group, time.monotonic() - asked)
-        self._newest, self._trouble = (asked, table), ""
+        if time.monotonic() - started > self.deadline_s:
+            log.info("the lag of group %r took %.1f s", self.group, time.monotonic() - started)
+        self._newest, self._trouble = (started, table), ""
         if self.on_nudge is not None and (heed := getattr(self._fetch, "heed", None)) is not None:
             heed(self.group, self.on_nudge)
         return True

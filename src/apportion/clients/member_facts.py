@@ -27,18 +27,18 @@ class MemberFacts:
         may bring; and for a number out of bounds.
     """
 
-    def __init__(self, strategy: str, asked: Mapping[str, Fact], given: Mapping[str, FactSource]) -> None:
-        self.asked = asked
+    def __init__(self, strategy: str, declared: Mapping[str, Fact], given: Mapping[str, FactSource]) -> None:
+        self.asked = declared
         for name, source in given.items():
-            fact = asked.get(name) or MEMBER_FIELDS.get(name)
+            fact = declared.get(name) or MEMBER_FIELDS.get(name)
             if fact is None:
-                needed = f"one of {', '.join(asked)}" if asked else "none"
+                needed = f"one of {', '.join(declared)}" if declared else "none"
                 raise BadInput(f"facts.{name}", f"a fact that {strategy!r} does not ask for", needed)
             if not callable(source):
                 fact.check(name if name in MEMBER_FIELDS else f"facts.{name}", source)
-                if name not in asked and source != fact.default:
+                if name not in declared and source != fact.default:
                     log.warning("%s=%s counts for nothing under %r, which does not ask for it", name, source, strategy)
-        self._sources = {name: source for name, source in given.items() if name in asked}
+        self._sources = {name: source for name, source in given.items() if name in declared}
 
     def now(self) -> dict[str, int]:
         """The numbers to send; one that cannot be had, or be, is named in the log, and the default is sent."""

@@ -108,7 +108,7 @@ def record(
 ) -> PlannedRebalance:
     """The record of one plan; ``now`` (P,) owns in this round, ``withheld`` (P,) its new owner does not get yet."""
     group, owner = plan.group, plan.owner
-    given, kept, moved, fell = int(np.count_nonzero(owner != NOBODY)), 0, 0, len(group.claims.nonexistent)
+    given, stayed, moved, fell = int(np.count_nonzero(owner != NOBODY)), 0, 0, len(group.claims.nonexistent)
     if len(group.claims.member):
         past, target = group.owner[plan.changed], owner[plan.changed]
         changed = past != NOBODY
@@ -116,7 +116,7 @@ def record(
         given = int(np.count_nonzero(target != NOBODY)) - moved
         # Where every claim stands there is an owner for each.
         stand = len(group.claims.member) if group.verdict.undisputed else int(np.count_nonzero(group.owner != NOBODY))
-        kept = stand - int(np.count_nonzero(changed))
+        stayed = stand - int(np.count_nonzero(changed))
         fell += 0 if group.verdict.undisputed else int(np.count_nonzero(group.verdict.code != STANDS))
     return PlannedRebalance(
         group=group.name,
@@ -125,7 +125,7 @@ def record(
         members=group.M,
         partitions=group.P if group.all_wanted else int(np.count_nonzero(group.wanted)),
         moved=moved,
-        kept=kept,
+        kept=stayed,
         given=given,
         withheld=int(np.count_nonzero(withheld)),
         ignored=fell,

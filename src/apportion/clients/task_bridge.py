@@ -136,18 +136,18 @@ class TaskBridge:
         work, even where it reads the same topics.
         """
         excluded: set[str] = set()
-        for member, one in zip(members, known, strict=True):
+        for member, stated in zip(members, known, strict=True):
             if not set(sizes) <= set(member.subscription.topics):
                 excluded.add(member.member_id)
                 log.warning(
                     "member %r of group %r does not read %s; it gets nothing", member.member_id, group, list(sizes)
                 )
-            elif one.memory.topology not in ("", self.topology.digest):
+            elif stated.memory.topology not in ("", self.topology.digest):
                 excluded.add(member.member_id)
                 log.warning(
                     "member %r (process %r) of group %r runs another topology, %s, than its leader, %s: it gets "
                     "nothing; give applications names of their own, or run one version",
-                    *(member.member_id, one.process, group, one.memory.topology, self.topology.digest),
+                    *(member.member_id, stated.process, group, stated.memory.topology, self.topology.digest),
                 )
         return excluded
 

@@ -73,17 +73,17 @@ def stays_until_warm(
     A partition that two members claim is handed over as ever, since only one of them may go on reading it.
     """
     stays = np.zeros(group.P, dtype=np.bool_)
-    told: dict[int, bytes] = {}
+    user_data: dict[int, bytes] = {}
     claims = np.bincount(group.claims.partition, minlength=group.P)
     for m in np.unique(owner[held_back]).tolist():
         ready = read_facts(joined.subscriptions.one(int(place[m])).user_data).get(FACT, WARM_UP.default)
         if ready < COLD:
             continue
         coming = held_back & (owner == m)
-        told[m] = write_sticky(in_order(held(partitions_to_names(group, coming))), None)
-        if ready not in (AT_ONCE, checksum(told[m])):
+        user_data[m] = write_sticky(in_order(held(partitions_to_names(group, coming))), None)
+        if ready not in (AT_ONCE, checksum(user_data[m])):
             stays |= coming & (claims == 1) & (group.owner != NOBODY)
-    return stays, told
+    return stays, user_data
 
 
 def tell(answer: bytes, told: bytes) -> bytes:
@@ -119,26 +119,26 @@ class WarmUp:
 
     def assigned(self, given: Assignment) -> None:
         """Take an assignment; called on the client's own thread."""
-        told = given.user_data or b""
-        if self._ready not in (COLD, AT_ONCE) and checksum(told) != self._ready:
+        user_data = given.user_data or b""
+        if self._ready not in (COLD, AT_ONCE) and checksum(user_data) != self._ready:
             self._ready = COLD
-        if not told:
+        if not user_data:
             self._until, self._ready = None, COLD
         elif self._until is None:
             self._until = monotonic() + self._patience_s
-        self._assigned = told, frozenset(_places(given.partitions))
+        self._assigned = user_data, frozenset(_places(given.partitions))
 
     def look(self) -> tuple[bool, set[Place]]:
         """Begin what is to be done; whether to join again, being ready, and what was warmed up for nothing."""
-        told, given = self._assigned
-        coming = set(_places(read_sticky(told).owned)) if told else set()
+        user_data, given = self._assigned
+        coming = set(_places(read_sticky(user_data).owned)) if user_data else set()
         late = self._until is not None and monotonic() >= self._until
         if self._thread is not None and not self._thread.is_alive():
             self._warm |= self._warming
             self._thread = None
         dropped = self._warm - coming - given
         self._warm &= coming
-        ready = AT_ONCE if late else checksum(told)
+        ready = AT_ONCE if late else checksum(user_data)
         if not coming or self._ready == ready:
             return False, dropped
         cold = frozenset(coming - self._warm)

@@ -83,13 +83,13 @@ class GroupRule:
         """group.json with the members' facts; the first rule that is about a member counts."""
         members = {}
         for member_id, fields in raw["members"].items():
-            told: dict[str, Any] = {}
+            fact_values: dict[str, Any] = {}
             for rule in self.facts:
-                value = rule.of(fields) if rule.fact not in told else None
+                value = rule.of(fields) if rule.fact not in fact_values else None
                 if value is not None:
-                    told[rule.fact] = value
-            own = {name: told.pop(name) for name in OWN_FIELDS if name in told}
-            members[member_id] = {**fields, **own, **({"facts": told} if told else {})}
+                    fact_values[rule.fact] = value
+            own = {name: fact_values.pop(name) for name in OWN_FIELDS if name in fact_values}
+            members[member_id] = {**fields, **own, **({"facts": fact_values} if fact_values else {})}
         return {**raw, "members": members}
 
 

@@ -31,7 +31,7 @@ def govern(
     chosen: Callable[[], Mapping[str, GroupRule]],
     key: bytes | None,
     interval_s: float,
-    told: Callable[[str, Governed], None],
+    report: Callable[[str, Governed], None],
     until: Callable[[], bool] = lambda: False,
 ) -> None:
     """Govern the chosen groups until ``until`` is true; carriers leave at the end, and the last plans stay in force.
@@ -50,7 +50,7 @@ def govern(
                 rules = _tried(chosen, governors)
                 for name, rule in rules.items():
                     governor = governors.setdefault(name, Governor(cluster, name, rule, key))
-                    _round(governor, told)
+                    _round(governor, report)
             for governor in governors.values():
                 _beat(governor)
             time.sleep(min(TICK_S, max(0.0, due - time.monotonic())))
@@ -67,12 +67,12 @@ def _tried(chosen: Callable[[], Mapping[str, GroupRule]], governors: Mapping[str
         return {name: governor.rule for name, governor in governors.items()}
 
 
-def _round(governor: Governor, told: Callable[[str, Governed], None]) -> None:
+def _round(governor: Governor, report: Callable[[str, Governed], None]) -> None:
     """One round; what goes wrong with one group is said, and the others go on."""
     try:
-        told(governor.group, governor.round())
+        report(governor.group, governor.round())
     except ApportionError as error:
-        told(governor.group, Governed(time.time(), "failed", sentences=(str(error),)))
+        report(governor.group, Governed(time.time(), "failed", sentences=(str(error),)))
 
 
 def _beat(governor: Governor) -> None:

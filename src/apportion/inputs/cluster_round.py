@@ -201,20 +201,20 @@ class _Look:
         def of_kind(wanted: str) -> Iterator[tuple[int, list[str]]]:
             return _batches({name: node for name, (node, kind) in listed.items() if kind == wanted})
 
-        asked: list[tuple[list[str], Any, Callable[[Any], dict[str, Any]]]] = [
+        requests: list[tuple[list[str], Any, Callable[[Any], dict[str, Any]]]] = [
             (names, self._start(DescribeGroupsRequest(groups=names), node), live.classic_facts)
             for node, names in of_kind("classic")
         ]
-        asked += [
+        requests += [
             (names, self._start(ConsumerGroupDescribeRequest(group_ids=names), node), live.consumer_facts)
             for node, names in of_kind("consumer")
         ]
-        asked += [
+        requests += [
             (names, self._start(tasks_and_shares.request(kind, names), node), partial(tasks_and_shares.facts, kind))
             for kind in tasks_and_shares.KINDS
             for node, names in of_kind(kind)
         ]
-        for names, future, facts in asked:
+        for names, future, facts in requests:
             answer = await self._answer(future, "", names)
             for group in answer.groups if answer is not None else ():
                 if group.error_code == live.NOT_FOUND or group.group_state == "Dead":
@@ -229,19 +229,19 @@ class _Look:
         """Group to (topic, partition) to the next offset to read; what was never committed is left out."""
         from kafka.protocol.consumer import OffsetFetchRequest
 
-        one = OffsetFetchRequest.OffsetFetchRequestGroup
+        group_request = OffsetFetchRequest.OffsetFetchRequestGroup
         version = self.admin._manager.broker_version_data.api_version(OffsetFetchRequest)
-        asked = []
+        requests = []
         for node, names in _batches(groups, GROUPS_AT_ONCE if version >= 8 else 1):
             if version >= 8:
                 request = OffsetFetchRequest(
-                    groups=[one(group_id=name, topics=None) for name in names], min_version=8, max_version=8
+                    groups=[group_request(group_id=name, topics=None) for name in names], min_version=8, max_version=8
                 )
             else:
                 request = OffsetFetchRequest(group_id=names[0], topics=None, min_version=2, max_version=7)
-            asked.append((names, self._start(request, node)))
+            requests.append((names, self._start(request, node)))
         committed: dict[str, dict[tuple[str, int], int]] = {}
-        for names, future in asked:
+        for names, future in requests:
             answer = await self._answer(future, "", names)
             if answer is None:
                 continue
@@ -290,12 +290,12 @@ class _Look:
         timestamp: int,
     ) -> None:
         """One end of each log, asked of its leader: the earliest offset (-2) or the high watermark (-1)."""
-        asked = []
+        requests = []
         for node, mine in places.items():
             for start in range(0, len(mine), PARTITIONS_AT_ONCE):
                 part = mine[start : start + PARTITIONS_AT_ONCE]
-                asked.append((node, part, self._start(_ends_request(part, timestamp), node)))
-        for node, part, future in asked:
+                requests.append((node, part, self._start(_ends_request(part, timestamp), node)))
+        for node, part, future in requests:
             answer = await self._answer(future, f"the log ends of broker {self._at(node)}")
             if answer is None:
                 continue

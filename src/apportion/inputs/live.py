@@ -188,11 +188,11 @@ async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict
     from kafka import errors
     from kafka.protocol.admin.groups import DescribeGroupsRequest
 
-    asked: dict[int, list[str]] = {}
+    requests: dict[int, list[str]] = {}
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
-        asked.setdefault(coordinator, []).append(name)
+        requests.setdefault(coordinator, []).append(name)
     descriptions = {}
-    for coordinator, mine in asked.items():
+    for coordinator, mine in requests.items():
         answer = await admin._manager.send(DescribeGroupsRequest(groups=mine), node_id=coordinator)
         for group in answer.groups:
             if group.error_code == NOT_FOUND or group.group_state == "Dead":
@@ -301,7 +301,7 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
 def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
     """A described KIP-848 group in the form of the records that would have come to it; see ``tasks_and_shares``."""
     name, members = group["group_id"], {member["member_id"]: member for member in group["members"]}
-    yield from tasks_and_shares.of_members(name, 5, {m: _member_body(one, group) for m, one in members.items()})
+    yield from tasks_and_shares.of_members(name, 5, {m: _member_body(body, group) for m, body in members.items()})
     for key_type, lists, field in (
         (7, "topicPartitions", "target_assignment"),
         (8, "assignedPartitions", "assignment"),
@@ -310,10 +310,10 @@ def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
             m: {
                 lists: [
                     {"topicId": topic_id_text(entry["topic_id"]), "partitions": entry["partitions"]}
-                    for entry in one[field]["topic_partitions"]
+                    for entry in body[field]["topic_partitions"]
                 ]
             }
-            for m, one in members.items()
+            for m, body in members.items()
         }
         yield from tasks_and_shares.of_members(name, key_type, bodies)
     yield from tasks_and_shares.of_epochs(name, 3, 6, group)

@@ -136,14 +136,14 @@ def _subtopologies(topology: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """The topology as the record of key type 23 has it, as far as tasks go."""
 
     def named(entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        return [{"name": one["name"]} for one in entries]
+        return [{"name": entry["name"]} for entry in entries]
 
     return [
         {
-            "subtopologyId": one["subtopology_id"],
-            "sourceTopics": one["source_topics"],
-            "repartitionSourceTopics": named(one["repartition_source_topics"]),
-            "stateChangelogTopics": named(one["state_changelog_topics"]),
+            "subtopologyId": entry["subtopology_id"],
+            "sourceTopics": entry["source_topics"],
+            "repartitionSourceTopics": named(entry["repartition_source_topics"]),
+            "stateChangelogTopics": named(entry["state_changelog_topics"]),
         }
-        for one in (topology or {}).get("subtopologies") or ()
+        for entry in (topology or {}).get("subtopologies") or ()
     ]

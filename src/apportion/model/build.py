@@ -302,12 +302,12 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, In
     for description, first in zip(descriptions, start.tolist(), strict=False):
         if isinstance(description, int) or not len(description):
             continue
-        there = np.arange(first, first + len(description))
+        entries = np.arange(first, first + len(description))
         if isinstance(description, TopicColumns):
-            of_columns.append(there)
-            columns.append(_ascending(description, number[there]))
+            of_columns.append(entries)
+            columns.append(_ascending(description, number[entries]))
         else:
-            of_rows.append(there)
+            of_rows.append(entries)
             rows += description
     if rows:
         at, told = np.concatenate(of_rows), TopicColumns.of(rows)

@@ -224,20 +224,20 @@ class Group:
         """(M,) how much each member can take beside the others, from 1 to ``CAPACITY_MAX``."""
         return self.facts["capacity"]
 
-    def with_facts(self, asked: Mapping[str, Fact]) -> Group:
+    def with_facts(self, wanted_facts: Mapping[str, Fact]) -> Group:
         """The group as a strategy sees it that asks for these facts: its defaults stand where members do not say.
 
         Raises
             BadInput for a number out of the strategy's bounds, naming its place.
         """
-        if asked.keys() <= MEMBER_FIELDS.keys():
+        if wanted_facts.keys() <= MEMBER_FIELDS.keys():
             return self
         facts = dict(self.facts)
-        for name in asked.keys() - MEMBER_FIELDS.keys():
+        for name in wanted_facts.keys() - MEMBER_FIELDS.keys():
             values = facts.get(name, np.full(self.M, UNSET, dtype=np.int64))
-            for m in np.flatnonzero((values != UNSET) & (asked[name].within(values) != values)).tolist():
-                asked[name].check(f"members.{self.members[m]}.facts.{name}", int(values[m]))
-            facts[name] = asked[name].within(values)
+            for m in np.flatnonzero((values != UNSET) & (wanted_facts[name].within(values) != values)).tolist():
+                wanted_facts[name].check(f"members.{self.members[m]}.facts.{name}", int(values[m]))
+            facts[name] = wanted_facts[name].within(values)
         return replace(self, facts=facts)
 
     def with_offsets(self, offsets: Offsets) -> Group:

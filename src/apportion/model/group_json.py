@@ -296,7 +296,7 @@ def group_to_dict(group: GroupLike) -> dict[str, Any]:
 
 
 def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
-    others = sorted(group.facts.keys() - MEMBER_FIELDS.keys())
+    other_facts = sorted(group.facts.keys() - MEMBER_FIELDS.keys())
     rack = group.racks.of_member[m] if group.racks is not None else UNKNOWN
     fields: dict[str, Any] = {
         "instance_id": group.instance_ids[m],
@@ -305,7 +305,7 @@ def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
         "rack": group.racks.names[rack] if group.racks is not None and rack != UNKNOWN else None,
         "topics": [group.topics[t] for t in group.subscriptions[group.subscription_of[m]]],
         "generation": int(group.generation[m]) if group.generation[m] >= 0 else None,
-        "facts": {name: int(group.facts[name][m]) for name in others if group.facts[name][m] != UNSET} or None,
+        "facts": {name: int(group.facts[name][m]) for name in other_facts if group.facts[name][m] != UNSET} or None,
         **{
             name: int(group.facts[name][m])
             for name, fact in MEMBER_FIELDS.items()

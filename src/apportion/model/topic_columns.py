@@ -97,16 +97,18 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         """The partitions of several topics, one after the other; ids may then stand twice."""
         if len(topics) == 1:
             return topics[0]
-        first = np.cumsum([0, *(len(one.rack_lists) for one in topics)])
+        first = np.cumsum([0, *(len(each.rack_lists) for each in topics)])
         return cls(
-            number=np.concatenate([one.number for one in topics]),
-            begin=np.concatenate([one.begin for one in topics]),
-            end=np.concatenate([one.end for one in topics]),
-            committed=np.concatenate([one.committed for one in topics]),
-            rack_lists=[racks for one in topics for racks in one.rack_lists],
-            racks_of=np.concatenate([one.racks_of + n for one, n in zip(topics, first.tolist(), strict=False)]),
-            lag=np.concatenate([np.full(len(one), UNKNOWN) if one.lag is None else one.lag for one in topics]),
-            weight=np.concatenate([np.full(len(one), np.nan) if one.weight is None else one.weight for one in topics]),
+            number=np.concatenate([each.number for each in topics]),
+            begin=np.concatenate([each.begin for each in topics]),
+            end=np.concatenate([each.end for each in topics]),
+            committed=np.concatenate([each.committed for each in topics]),
+            rack_lists=[racks for each in topics for racks in each.rack_lists],
+            racks_of=np.concatenate([each.racks_of + n for each, n in zip(topics, first.tolist(), strict=False)]),
+            lag=np.concatenate([np.full(len(each), UNKNOWN) if each.lag is None else each.lag for each in topics]),
+            weight=np.concatenate(
+                [np.full(len(each), np.nan) if each.weight is None else each.weight for each in topics]
+            ),
         )
 
     def racks(self) -> tuple[list[tuple[str, ...]], Ints]:

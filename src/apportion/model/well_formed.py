@@ -84,14 +84,14 @@ def _each_partition_once(entries: list[Any]) -> bool:
 
 def owned_lists(owned: list[Any]) -> OwnedLists | None:
     """What M members own, if each surely says so in the right form: topic to ids, or None."""
-    held = [one for one in owned if one is not None]
+    held = [mapping for mapping in owned if mapping is not None]
     if not _all_of(held, dict):
         return None
     topics = list(chain.from_iterable(held))
-    lists = list(chain.from_iterable([one.values() for one in held]))
+    lists = list(chain.from_iterable([mapping.values() for mapping in held]))
     if not _texts(topics) or (read := _numbers(lists)) is None:
         return None
-    of_member = np.arange(len(owned)).repeat([len(one) if one else 0 for one in owned])
+    of_member = np.arange(len(owned)).repeat([len(mapping) if mapping else 0 for mapping in owned])
     return OwnedLists(of_member, topics, *read)
 
 

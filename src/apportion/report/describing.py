@@ -112,13 +112,13 @@ class ShownGroup:
 
     def to_dict(self) -> dict[str, Any]:
         """What is known of the group besides group.json: ``described`` of ``describe -o json``."""
-        (told,) = fields(GROUP_COLUMNS, self)
+        (document,) = fields(GROUP_COLUMNS, self)
         if self.seen.governed is not None:
-            told["governed"] = self.seen.governed.to_dict()
+            document["governed"] = self.seen.governed.to_dict()
         if not self.seen.owners_told:
-            told["owners_told"] = False
+            document["owners_told"] = False
         return {
-            **told,
+            **document,
             "lag_unknown": int(np.count_nonzero(self.lag == UNKNOWN)),
             "members": fields(MEMBER_COLUMNS, self),
             "partitions": fields(PARTITION_COLUMNS, self),

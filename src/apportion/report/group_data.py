@@ -108,10 +108,10 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         matrix[key] = [NOBODY if o is None else labels[o] for o in owners]
     movers = [key for key in rows if _moves(matrix[key])]
     shown = set((movers + [key for key in rows if not _moves(matrix[key])])[:MOST_ROWS])
-    kept = [key for key in rows if key in shown]
+    drawn = [key for key in rows if key in shown]
     fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete",
               "at_ms", "duration_ms", "kind", "eager", "still", "commits")  # fmt: skip
-    place = {key: i for i, key in enumerate(kept)}
+    place = {key: i for i, key in enumerate(drawn)}
     return {
         "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],
         # Rows of the matrix that moved, by the definition that the bars count by; None where nobody counted.
@@ -120,9 +120,9 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             for one in rebalances
         ],
         "labels": list(labels),
-        "rows": [f"{topic}-{partition}" for topic, partition in kept],
-        "owners": [matrix[key] for key in kept],
-        "left_out": len(rows) - len(kept),
+        "rows": [f"{topic}-{partition}" for topic, partition in drawn],
+        "owners": [matrix[key] for key in drawn],
+        "left_out": len(rows) - len(drawn),
     }
 
 

@@ -28,10 +28,10 @@ def last(rebalances: Sequence[Any]) -> TextTable:
     """A row for each of the last rebalances: when, why, and what became of the partitions."""
     rows: list[tuple[Cell, ...]] = [
         (
-            f"{one.previous_generation} -> {one.generation}", moment(one.at), one.cause, one.members, one.moved,
-            one.needless, one.kept, one.given,
+            f"{event.previous_generation} -> {event.generation}", moment(event.at), event.cause, event.members,
+            event.moved, event.needless, event.kept, event.given,
         )
-        for one in rebalances[-LAST:]
+        for event in rebalances[-LAST:]
     ]  # fmt: skip
     more = len(rebalances) - len(rows)
     title = "Last rebalances, UTC" + (f" ({count(more, 'earlier one', 'earlier ones')}):" if more else ":")

@@ -25,11 +25,17 @@ def partitions(group: Group, times: GroupTime) -> TextTable:
     rows: list[tuple[Cell, ...]] = []
     for p in range(group.P):
         if times.seen[p]:
-            one = times.partitions.row(p)
+            lag_time = times.partitions.row(p)
             owner = int(group.owner[p])
-            rates = (_rounded(one.written), _rounded(one.read))
+            rates = (_rounded(lag_time.written), _rounded(lag_time.read))
             rows.append(
-                (group.name, *group.name_of(p), *_time(one), *rates, None if owner == NOBODY else group.members[owner])
+                (
+                    group.name,
+                    *group.name_of(p),
+                    *_time(lag_time),
+                    *rates,
+                    None if owner == NOBODY else group.members[owner],
+                )
             )
     return TextTable(("GROUP", "TOPIC", "PARTITION", *_TIME, "WRITTEN", "READ", "CONSUMER-ID"), rows,
                  extra=frozenset({"GROUP"}))  # fmt: skip
@@ -180,12 +186,12 @@ def age_in_words(age: Age) -> str:
     return f"{age.seconds:,.0f} s"
 
 
-def _time(one: LagTime) -> tuple[Cell, ...]:
-    age = one.age
+def _time(lag_time: LagTime) -> tuple[Cell, ...]:
+    age = lag_time.age
     seconds: Cell = _rounded(age.seconds)
     if age.seconds is None and age.at_least is not None:
         seconds = f">= {_rounded(age.at_least)}"
-    return one.lag, seconds, _rounded(one.trend), one.in_words, _rounded(one.catch_up_s)
+    return lag_time.lag, seconds, _rounded(lag_time.trend), lag_time.in_words, _rounded(lag_time.catch_up_s)
 
 
 def _rounded(value: float | None) -> Cell:

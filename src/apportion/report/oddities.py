@@ -189,15 +189,15 @@ def _local(group: Group, hottest: int, share: float, total: int) -> str:
     """One partition has most of the lag: whether members can help depends on what its member has besides."""
     topic, number = group.name_of(hottest)
     its = int(group.lag[hottest])
-    here = f"{topic}-{number} has {percent(share)} of {total:,} messages"
+    hot = f"{topic}-{number} has {percent(share)} of {total:,} messages"
     owner = int(group.owner[hottest])
     held = int(lag_now(group)[owner]) if owner != NOBODY else its
     if held <= ALONE * its:
-        return f"The lag is local: {here}; more members cannot help: look for a hot key or a stuck record."
+        return f"The lag is local: {hot}; more members cannot help: look for a hot key or a stuck record."
     # Alone it is as light as it can be: no plan cuts a partition in two.
     who = "more members, or lag-aware with those there are," if group.M > 1 else "more members"
     return (
-        f"The lag is uneven: {here}, and its member {held:,} in all; {who} can take that towards {its:,}, and no plan "
+        f"The lag is uneven: {hot}, and its member {held:,} in all; {who} can take that towards {its:,}, and no plan "
         "below."
     )
 

@@ -112,7 +112,7 @@ def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, s
 def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None) -> dict[str, Any]:
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
-    asked = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
+    distinct = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     seen = shown(observed, group)
     rebalanced_at = [one.at for one in past.rebalances] if past is not None else []
     word, figures = judge(group, observed.kind, observed.protocol, observed.owners_told, rebalanced_at)
@@ -127,8 +127,8 @@ def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past 
         "shared": observed.kind == SHARE,
         "roles": roles_data(observed.kind, observed.members),
         "seats": seen.members_data(),
-        "advice": advice(Comparison(group, asked, {}, None, observed.kind, observed.protocol))
-        if len(asked) > 1
+        "advice": advice(Comparison(group, distinct, {}, None, observed.kind, observed.protocol))
+        if len(distinct) > 1
         else [],
     }
 

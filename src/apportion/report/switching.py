@@ -94,14 +94,16 @@ def sentences(switch: Switch) -> list[str]:
 def overview(switches: Sequence[Switch]) -> TextTable:
     """A row a group."""
     rows: list[tuple[Cell, ...]] = []
-    for one in switches:
-        c, history = one.concentration, one.history or {}
-        online = None if one.facts.kind == CONSUMER or one.blockers is None else "no" if one.blockers else "yes"
+    for switch in switches:
+        c, history = switch.concentration, switch.history or {}
+        online = (
+            None if switch.facts.kind == CONSUMER or switch.blockers is None else "no" if switch.blockers else "yes"
+        )
         rows.append((
-            one.group.name, one.facts.kind, one.facts.strategy, online,
+            switch.group.name, switch.facts.kind, switch.facts.strategy, online,
             *(percent(c[name]) for name in ("now", "online", "fresh", "even")),
             *(history.get(name) for name in ("recorded", "broker-uniform", "broker-range")),
-            one.advice[0],
+            switch.advice[0],
         ))  # fmt: skip
     columns = ("GROUP", "PROTOCOL", "ASSIGNOR", "UPGRADABLE", "TOPIC-NOW", "TOPIC-ONLINE", "TOPIC-ANEW", "TOPIC-EVEN",
                "MOVES-THEN", "MOVES-UNIFORM", "MOVES-RANGE", "ADVICE")  # fmt: skip

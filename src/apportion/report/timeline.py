@@ -69,14 +69,14 @@ def lag_line(series: AllSeries) -> list[list[int]]:
 
     A partition counts from its first commit on; between two samples of a log its end is the earlier one's.
     """
-    times = sorted({at for one in series.values() for at, _ in one.ends})[-MOST_SAMPLES:]
+    times = sorted({at for partition in series.values() for at, _ in partition.ends})[-MOST_SAMPLES:]
     total: Counter[int] = Counter()
-    for one in series.values():
-        ends, commits = ([at for at, _ in side] for side in (one.ends, one.commits))
+    for partition in series.values():
+        ends, commits = ([at for at, _ in side] for side in (partition.ends, partition.commits))
         for at in times:
             end, commit = bisect_right(ends, at) - 1, bisect_right(commits, at) - 1
             if min(end, commit) >= 0:
-                total[at] += max(0, one.ends[end][1] - one.commits[commit][1])
+                total[at] += max(0, partition.ends[end][1] - partition.commits[commit][1])
     return [[at, total[at]] for at in times if at in total]
 
 

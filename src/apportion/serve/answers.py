@@ -91,11 +91,11 @@ class Answers:
         """A group's row, worked out again where something of it has changed."""
         # The shown group is the same object from round to round as long as nothing changes.
         made_of = (state.shown, state.sentences, state.gone, state.past, state.past.version)
-        kept = self._kept.get(name)
-        if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
-            kept = self._kept[name] = (made_of, summary(state))
+        cached = self._kept.get(name)
+        if cached is None or cached[0][0] is not state.shown or cached[0][1:] != made_of[1:]:
+            cached = self._kept[name] = (made_of, summary(state))
         before = self.summaries.get(name)
-        row = {**kept[1], **pace_of(state)}
+        row = {**cached[1], **pace_of(state)}
         return before if before == row else row
 
     def _beyond(self) -> str:

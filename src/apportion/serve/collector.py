@@ -203,12 +203,14 @@ class Collector:
         groups: dict[str, GroupState] = {}
         pasts: dict[str, GroupPast] = {}
         for name in sorted(seen.groups):
-            one = seen.groups[name]
+            described = seen.groups[name]
             with self._lock:
                 past = self._past(name)
-                past.describe(one.description, int(seen.at * 1000), following)
+                past.describe(described.description, int(seen.at * 1000), following)
                 past.topics = {
-                    topic: entries.of_topic[topic] for topic in one.description["wanted"] if topic in entries.of_topic
+                    topic: entries.of_topic[topic]
+                    for topic in described.description["wanted"]
+                    if topic in entries.of_topic
                 }
             pasts[name] = past
         all_ends = AllEnds(self._ends)

@@ -79,7 +79,7 @@ class RoundGroup(NamedTuple):
 
 
 def group_with_offsets(
-    one: DescribedGroup, entries: Entries, old: GroupState | None, tails: Tails | None = None,
+    described: DescribedGroup, entries: Entries, old: GroupState | None, tails: Tails | None = None,
     stale: Mapping[tuple[str, int], int] = NO_COMMITS,
 ) -> RoundGroup:  # fmt: skip
     """The group as arrays.
@@ -91,19 +91,21 @@ def group_with_offsets(
     stale
         Commits on topics that were made anew since: their lag is not known.
     """
-    topics = tuple(sorted({*one.description["wanted"], *(topic for topic, _ in one.committed)}))
+    topics = tuple(sorted({*described.description["wanted"], *(topic for topic, _ in described.committed)}))
     logs = [entries.logs.get(topic) for topic in topics]
     shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in logs)
-    key = (one.description["members"], topics, shapes, frozenset(one.committed))
+    key = (described.description["members"], topics, shapes, frozenset(described.committed))
     if old is not None and old.key is not None and old.key[0] == key and not old.gone:
         # The same object again, so that whoever compares it later is done at once.
         key, real, ids = old.key
     else:
-        observed = live.observed_group(one.name, one.description, one.committed, entries.by_number, entries.ids)
-        real, ids = build(observed.raw), shown_ids(one.description["members"])
-    current = {place: offset for place, offset in one.committed.items() if stale.get(place) != offset}
-    group = real.with_offsets(_offsets(real, one.committed, entries.logs))
-    if len(current) < len(one.committed):
+        observed = live.observed_group(
+            described.name, described.description, described.committed, entries.by_number, entries.ids
+        )
+        real, ids = build(observed.raw), shown_ids(described.description["members"])
+    current = {place: offset for place, offset in described.committed.items() if stale.get(place) != offset}
+    group = real.with_offsets(_offsets(real, described.committed, entries.logs))
+    if len(current) < len(described.committed):
         group = _without_ends(group, current)
     read = ReadUpTo.of_commits(group) if tails is None else tails.of(group)
     if read.looked.any() and group.offsets is not None:
@@ -139,7 +141,7 @@ def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mappi
 
 
 def group_state(
-    one: DescribedGroup,
+    described: DescribedGroup,
     built: RoundGroup,
     at: float,
     past: GroupPast,
@@ -151,7 +153,7 @@ def group_state(
 ) -> GroupState:
     """One group as it was just seen."""
     group, key, ids, read = built
-    description = one.description
+    description = described.description
     spoken = [text if settings.personal else nameless_text(text, ids) for text in description["sentences"]]
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
     if facts["generation"] is None and past.generations and description["kind"] == "classic":
@@ -159,7 +161,7 @@ def group_state(
     seats = description.get("seats", ())
     same = old is not None and old.key is not None and old.key[0] == key
     seats = seats if settings.personal else nameless_seats(seats, ids)
-    seen = Observed({"group": group.name}, **facts, coordinator=one.coordinator, sentences=spoken, members=seats)
+    seen = Observed({"group": group.name}, **facts, coordinator=described.coordinator, sentences=spoken, members=seats)
     shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
@@ -202,14 +204,14 @@ def _assigned_data(members: Sequence[str] | None, ids: Mapping[str, str]) -> tup
 
 def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
     """Whether nothing has changed of a group with the same members and partitions."""
-    one, other = old.group.offsets, new.group.offsets
+    before, after = old.group.offsets, new.group.offsets
     return (
-        one is not None
-        and other is not None
-        and np.array_equal(one.committed, other.committed)
-        and np.array_equal(one.end, other.end)
-        and np.array_equal(one.begin, other.begin)
-        and np.array_equal(one.lag, other.lag)
+        before is not None
+        and after is not None
+        and np.array_equal(before.committed, after.committed)
+        and np.array_equal(before.end, after.end)
+        and np.array_equal(before.begin, after.begin)
+        and np.array_equal(before.lag, after.lag)
         and old.seen == new.seen
     )
 
@@ -239,16 +241,16 @@ Timed = tuple[Group, Commits, Bools | None]
 
 def lag_times_of(groups: Sequence[Timed], ends: AllEnds, now: float) -> Iterator[tuple[LagTimes, LagTime]]:
     """Lag in time of each group's partitions, and of each as a whole, by the one rule; many groups in one pass."""
-    some: list[Timed] = []
+    batch: list[Timed] = []
     rows = 0
     for one in groups:
-        some.append(one)
+        batch.append(one)
         rows += one[0].P
         if rows >= ROWS_AT_ONCE:
-            yield from _lag_times_of(some, ends, now * 1000)
-            some, rows = [], 0
-    if some:
-        yield from _lag_times_of(some, ends, now * 1000)
+            yield from _lag_times_of(batch, ends, now * 1000)
+            batch, rows = [], 0
+    if batch:
+        yield from _lag_times_of(batch, ends, now * 1000)
 
 
 def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iterator[tuple[LagTimes, LagTime]]:

@@ -127,14 +127,14 @@ def chosen(names: str) -> list[Family]:
     """
     words = [word.strip() for word in names.split(",") if word.strip()]
     unchosen = not words or words[0].startswith("-")
-    kept = {family.name for family in FAMILIES if unchosen and family.of in DEFAULT}
+    names_out = {family.name for family in FAMILIES if unchosen and family.of in DEFAULT}
     for word in words:
         bare = word.removeprefix("-")
         meant = {family.name for family in FAMILIES if bare in ("all", family.of, family.name)}
         if not meant:
             raise UnknownName("family of metrics", bare, ["all", *SOURCES, *BY_NAME])
-        kept = kept - meant if word.startswith("-") else kept | meant
-    return [family for family in FAMILIES if family.name in kept]
+        names_out = names_out - meant if word.startswith("-") else names_out | meant
+    return [family for family in FAMILIES if family.name in names_out]
 
 
 class Labels:
@@ -309,14 +309,14 @@ class _View:
     def _topics(self, name: str) -> Iterator[Row]:
         which = "offsets" if name.endswith("offset_sum") else "lag"
         if which not in self._sums:
-            self._sums[which] = [one.sums(which) for one in self.groups]
+            self._sums[which] = [entry.sums(which) for entry in self.groups]
         kind, label = ("kminion", "topic_name") if name.startswith("kminion") else ("exporter", "topic")
         if name.startswith(_LAG):
             kind = "lag"
-        for one, sums in zip(self.groups, self._sums[which], strict=True):
-            for topic, total in zip(one.labels.topics, sums, strict=True):
+        for entry, sums in zip(self.groups, self._sums[which], strict=True):
+            for topic, total in zip(entry.labels.topics, sums, strict=True):
                 if total is not None:
-                    yield f'{one.labels.group[kind]},{label}="{topic}"', str(total)
+                    yield f'{entry.labels.group[kind]},{label}="{topic}"', str(total)
 
     # -- a series a group -------------------------------------------------------------------------------------------
 

@@ -65,15 +65,15 @@ class Switches:
         """
         until, rows, waiting = time.monotonic() + ROWS_S, [], 0
         for state in states:
-            key, kept = self._key(state), self._rows.get(state.name)
-            if kept is None or kept[0] != key:
+            key, cached = self._key(state), self._rows.get(state.name)
+            if cached is None or cached[0] != key:
                 if time.monotonic() > until:
                     waiting += 1
                     continue
                 seen = switch_of(state)
-                kept = self._rows[state.name] = key, None if seen is None else switching.page_row(seen)
-            if kept[1] is not None:
-                rows.append(kept[1])
+                cached = self._rows[state.name] = key, None if seen is None else switching.page_row(seen)
+            if cached[1] is not None:
+                rows.append(cached[1])
         return rows, waiting
 
     @staticmethod
@@ -83,11 +83,11 @@ class Switches:
 
     def _current(self, state: GroupState) -> tuple[Switch | None, dict[str, Any]]:
         key = self._key(state)
-        kept = self._kept.pop(state.name, None)
-        if kept is None or kept[0] != key:
+        cached = self._kept.pop(state.name, None)
+        if cached is None or cached[0] != key:
             seen = switch_of(state)
-            kept = key, seen, {} if seen is None else page_groups.switch_data(seen)
-        self._kept[state.name] = kept
+            cached = key, seen, {} if seen is None else page_groups.switch_data(seen)
+        self._kept[state.name] = cached
         for name in list(self._kept)[:-KEPT]:
             self._kept.pop(name, None)
-        return kept[1:]
+        return cached[1:]

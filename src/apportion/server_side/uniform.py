@@ -88,12 +88,12 @@ def _share_equally(problem: UniformProblem) -> Ints:
             taken = mine[owner[mine] == member][quota:]
             owner[taken] = NOBODY
             waiting.append(taken)
-        left = max(quota - load[member], 0)
-        if left and extra and count - i > extras:
+        owed = max(quota - load[member], 0)
+        if owed and extra and count - i > extras:
             # Somebody after it may hold more than the floor already; only the last members have to take an extra.
-            left, extra = left - 1, False
-        if left:
-            room.append((member, left))
+            owed, extra = owed - 1, False
+        if owed:
+            room.append((member, owed))
         extras -= extra
     if room:
         who, counts = zip(*room, strict=True)

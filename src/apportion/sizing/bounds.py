@@ -103,21 +103,21 @@ def _greedy_set(weights: list[int], order: list[int], need: int) -> tuple[int, l
     What that one makes needless is left out again, the heaviest first.
     """
     places: list[int] = []
-    left = need
+    missing = need
     for i in reversed(order):
-        if 0 < weights[i] <= left:
+        if 0 < weights[i] <= missing:
             places.append(i)
-            left -= weights[i]
-    if left > 0:
+            missing -= weights[i]
+    if missing > 0:
         taken = set(places)
-        last = next(i for i in order if i not in taken and weights[i] >= left)
-        over, kept = weights[last] - left, []
+        last = next(i for i in order if i not in taken and weights[i] >= missing)
+        over, chosen = weights[last] - missing, []
         for i in places:
             if weights[i] <= over:
                 over -= weights[i]
             else:
-                kept.append(i)
-        places = [*kept, last]
+                chosen.append(i)
+        places = [*chosen, last]
     total = sum(weights[i] for i in places)
     return total, places, total == need
 

@@ -413,17 +413,17 @@ def _ruin_once(packing: Packing, stuck: list[int], draw: random.Random) -> list[
     )
     for q in out:
         packing.take(q)
-    left = []
+    unplaced = []
     for q in sorted([*out, *stuck], key=lambda q: -weight[q] * draw.uniform(0.7, 1.3)):
         m = _cheapest_place(packing, q)
         if m is None:
-            left.append(q)
+            unplaced.append(q)
         else:
             packing.put(q, m)
-    after = sum(map(packing.ahead_now, packing.items)) + lost * len(left)
+    after = sum(map(packing.ahead_now, packing.items)) + lost * len(unplaced)
     after += sum(packing.cost(q, packing.owner[q]) for q in {*out, *stuck} if packing.owner[q] >= 0)
     if after <= worth:
-        return left
+        return unplaced
     for q in {*out, *stuck}:
         if packing.owner[q] >= 0:
             packing.take(q)

@@ -13,7 +13,7 @@ from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of
 from apportion.sizing import advice
-from apportion.sizing.frontier import Candidate, frontier
+from apportion.sizing.frontier import Candidate, Frontier, frontier
 from apportion.sizing.frontier_point import Sized, busiest, number
 from apportion.sizing.problem import SizingProblem, in_units
 from apportion.sizing.work import Work, work_of
@@ -125,27 +125,22 @@ def size(
         raise BadInput("threads", str(threads), f"members of one process, from 1 to {MOST_MEMBERS}")
     if prefer not in (None, "members", "moves"):
         raise BadInput("prefer", repr(prefer), "members or moves")
-    low, high = _limits(members)
-    if high - high % threads < low:
-        whole = f"a number of whole processes among them, as {max(low - low % threads, threads)}"
-        raise BadInput("members", f"{low} to {high} for processes of {threads} members each", whole)
-    work = work_of(group, by, catch_up)
-    asked = _Asked(group, work, capacity, _newcomers_want(group, like), threads)
-    most = min(high, max(len(asked.wanted) * threads, low, 1))  # no more processes than partitions have work
-    shown = frontier(asked.problem, low, most, swing)
+    low, high = _limits(members, threads)
+    question = _Question(group, work_of(group, by, catch_up), capacity, _newcomers_want(group, like), threads)
+    most = min(high, max(len(question.wanted) * threads, low, 1))  # no more processes than partitions have work
+    shown = frontier(question.problem, low, most, swing)
     if not shown.candidates:
-        limits = f"{low} to {high}" if members else f"at most {most}"
-        more = f"at least {shown.bound} members" if shown.bound > most else "more members, or larger ones"
-        needed = more if most == high else "larger members"  # so many that each has one partition did not do
-        why = f"the work is {number(asked.total):,}, and a member takes {number(capacity):,}{asked.unwanted()}"
-        raise BadInput("members", f"{limits}, which no plan that was found fits", f"{needed}: {why}")
-    sized = tuple(asked.sized(candidate) for candidate in shown.candidates)
-    facts = asked.facts(low)
-    if not asked.total:
-        return Sizing(group, work, capacity, 0.0, shown.bound, sized, None, tuple(advice.idle(facts)))
-    chosen, reason = advice.choose(sized, prefer, capacity)
-    sentences = advice.sentences(facts, sized, chosen, reason, shown.bound)
-    return Sizing(group, work, capacity, asked.total, shown.bound, sized, chosen, tuple(sentences))
+        raise _nothing_fits(question, low if members else None, most, high, shown.bound)
+    return question.answer(shown, prefer, low)
+
+
+def _nothing_fits(question: _Question, low: int | None, most: int, high: int, bound: int) -> BadInput:
+    limits = f"at most {most}" if low is None else f"{low} to {high}"
+    more = f"at least {bound} members" if bound > most else "more members, or larger ones"
+    needed = more if most == high else "larger members"  # so many that each has one partition did not do
+    takes = f"a member takes {number(question.capacity):,}{question.unwanted()}"
+    found = f"{limits}, which no plan that was found fits"
+    return BadInput("members", found, f"{needed}: the work is {number(question.total):,}, and {takes}")
 
 
 def _positive(where: str, value: float) -> float:
@@ -154,13 +149,18 @@ def _positive(where: str, value: float) -> float:
     return value
 
 
-def _limits(members: tuple[int, int] | None) -> tuple[int, int]:
+def _limits(members: tuple[int, int] | None, threads: int) -> tuple[int, int]:
+    """The least and most members, with room for a number of whole processes."""
     low, high = members or (1, MOST_MEMBERS)
     if not 1 <= low <= high:
         raise BadInput("members", f"{low}..{high}", "A..B with 1 <= A <= B, as in 2..10")
     if low > MOST_MEMBERS:
         raise BadInput("members", f"{low}..{high}", f"at most {MOST_MEMBERS:,}")
-    return low, min(high, MOST_MEMBERS)
+    high = min(high, MOST_MEMBERS)
+    if high - high % threads < low:
+        whole = f"a number of whole processes among them, as {max(low - low % threads, threads)}"
+        raise BadInput("members", f"{low} to {high} for processes of {threads} members each", whole)
+    return low, high
 
 
 def _newcomers_want(group: Group, like: str | None) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def _newcomers_want(group: Group, like: str | None) -> tuple[str, ...]:
     return tuple(group.topics[t] for t in group.subscriptions[int(group.subscription_of[member])].tolist())
 
 
-class _Asked:
+class _Question:
     """The question as a packing on the wanted partitions alone, and its answers with names."""
 
     def __init__(self, group: Group, work: Work, capacity: float, want: tuple[str, ...], threads: int) -> None:
@@ -219,12 +219,12 @@ class _Asked:
         stay = {m for m in busy if m < M}
         come = len([m for m in busy if m >= M])
         spare = candidate.members - len(busy)
-        beside, others = self._idle(stay)
-        stay.update(beside[:spare])
-        spare -= len(beside[:spare])
+        idle_beside, idle_elsewhere = self._idle(stay)
+        stay.update(idle_beside[:spare])
+        spare -= len(idle_beside[:spare])
         completed = min(-come % self.problem.threads, spare)
-        stay.update(others[: spare - completed])
-        come += max(spare - len(others), completed)
+        stay.update(idle_elsewhere[: spare - completed])
+        come += max(spare - len(idle_elsewhere), completed)
         previous = group.owner
         moved = (previous != NOBODY) & (owner != previous) & group.wanted
         takes = [self.capacity * c for c in [*group.capacity.tolist(), *([1] * come)]]
@@ -240,6 +240,17 @@ class _Asked:
             leave=tuple(group.members[m] for m in range(M) if m not in stay),
             newcomers_want=self.want,
         )
+
+    def answer(self, shown: Frontier, prefer: Prefer | None, low: int) -> Sizing:
+        """The plans with names, the one that is advised, and why."""
+        sized = tuple(self.sized(candidate) for candidate in shown.candidates)
+        facts = self.facts(low)
+        if not self.total:
+            idle = tuple(advice.idle(facts))
+            return Sizing(self.group, self.work, self.capacity, 0.0, shown.bound, sized, None, idle)
+        chosen, reason = advice.choose(sized, prefer, self.capacity)
+        sentences = tuple(advice.sentences(facts, sized, chosen, reason, shown.bound))
+        return Sizing(self.group, self.work, self.capacity, self.total, shown.bound, sized, chosen, sentences)
 
     def _idle(self, stay: set[int]) -> tuple[list[int], list[int]]:
         """Present members without work: those of processes that stay anyway, and the others, process by process."""

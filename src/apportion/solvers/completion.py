@@ -91,15 +91,15 @@ def _deal(sharing: Sharing, must: Ints, room: Ints, capacity: Ints) -> Ints:
     held = _held(sharing.lag, owner, sharing.members)
     free = np.flatnonzero(owner == NOBODY)
     short = must.sum(axis=1)
-    left = np.bincount(sharing.kind[free], minlength=len(room))
+    undealt = np.bincount(sharing.kind[free], minlength=len(room))
     for p in free[heaviest_first(sharing.lag[free])].tolist():
         k, lag = int(sharing.kind[p]), float(sharing.lag[p])
-        takers = np.flatnonzero(must[k] > 0 if left[k] <= short[k] else room[k] > 0)
+        takers = np.flatnonzero(must[k] > 0 if undealt[k] <= short[k] else room[k] > 0)
         m = int(takers[np.argmin((held[takers] + lag) / capacity[takers])])
         owner[p] = m
         held[m] += lag
         room[k, m] -= 1
-        left[k] -= 1
+        undealt[k] -= 1
         if must[k, m] > 0:
             must[k, m] -= 1
             short[k] -= 1

@@ -107,12 +107,12 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
     >>> deal_by_topic(row, topic, np.array([[4]]), np.array([2, 2]), alike, np.zeros((2, 2), dtype=np.int64))
     array([0, 1, 0, 1])
     """
-    entries, entry, left = np.unique(row * len(held) + topic, return_inverse=True, return_counts=True)
+    entries, entry, unassigned = np.unique(row * len(held) + topic, return_inverse=True, return_counts=True)
     entry_row, entry_topic = entries // len(held), entries % len(held)
-    rows, topics, lefts, budget = (array.tolist() for array in (entry_row, entry_topic, left, table.T))
+    rows, topics, lefts, budget = (array.tolist() for array in (entry_row, entry_topic, unassigned, table.T))
     reach: dict[int, Ints] = {}
     # What somebody holds of a topic outweighs what is left of it, so that one sort of one key serves a member.
-    held, weight = held.copy(), int(left.max(initial=0)) + 1
+    held, weight = held.copy(), int(unassigned.max(initial=0)) + 1
     members, taken = np.lexsort((np.arange(len(need)), -need)), list[int]()
     for m, j, end in zip(members.tolist(), column[members].tolist(), need[members].cumsum().tolist(), strict=True):
         if j not in reach:
@@ -120,13 +120,13 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
         units, entry_of, of_member = budget[j], reach[j], held[:, m]
         while len(taken) < end:
             seen = set[int]()
-            keys = of_member[entry_topic[entry_of]] * weight - left[entry_of]
+            keys = of_member[entry_topic[entry_of]] * weight - unassigned[entry_of]
             for e in entry_of[keys.argsort(kind="stable")].tolist():
                 if lefts[e] and units[rows[e]] and topics[e] not in seen:
                     seen.add(topics[e])
                     taken.append(e)
                     lefts[e] -= 1
-                    left[e] -= 1
+                    unassigned[e] -= 1
                     of_member[topics[e]] += 1
                     units[rows[e]] -= 1
                     if len(taken) == end:

@@ -31,12 +31,12 @@ def equal_shares(past: Ints, members: int) -> Ints:
     longer = had > share
     room = np.full(members, share, dtype=np.int64)
     room[np.lexsort((order, had, ~longer))[:extra] if longer.any() else order[:extra]] += 1
-    kept = past != NOBODY
-    kept[kept] = first_ones(past[kept], room, ())
-    result = np.where(kept, past, NOBODY)
-    load = np.bincount(past[kept], minlength=members)
+    keeps = past != NOBODY
+    keeps[keeps] = first_ones(past[keeps], room, ())
+    result = np.where(keeps, past, NOBODY)
+    load = np.bincount(past[keeps], minlength=members)
     fillers = np.argsort(load, kind="stable")
-    result[~kept] = np.repeat(fillers, (room - load)[fillers])
+    result[~keeps] = np.repeat(fillers, (room - load)[fillers])
     return result
 
 

@@ -6,6 +6,7 @@ a tuple of them, the most important first; whoever works on an order loops over 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 Measures = Mapping[str, Any]
 
 
-class Goal:
+class Goal(ABC):
     """What is made least.
 
     unit
@@ -35,18 +36,18 @@ class Goal:
     unit: ClassVar[str]
     squares: ClassVar[int] = 0
 
+    @abstractmethod
     def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
         """The layers of arcs that bear it, and what the first unit of each arc costs."""
-        raise NotImplementedError
 
     def counts(self, group: Group) -> bool:
         """Whether plans of the group can differ in it."""
         del group
         return True
 
+    @abstractmethod
     def words(self, measures: Measures) -> tuple[str, str]:
         """What the best plan has; what bound of all plans that meets, "" where only prices show it to be least."""
-        raise NotImplementedError
 
     def why(self, measures: Measures) -> str:
         """Both as a sentence; it speaks of prices where they are needed."""
@@ -130,11 +131,16 @@ class FewMoves(Goal):
 class Returned(Goal):
     """Partitions that come home: nobody asks for it, it decides between plans equal on all that was asked."""
 
-    name = "returned"
+    name, unit = "returned", "a return"
 
     def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
         """A claimed class to where it comes home."""
         return [(on.own, -on.comes)]
+
+    def words(self, measures: Measures) -> tuple[str, str]:
+        """No plan is measured by it."""
+        del measures
+        return "As many partitions as can come home", ""
 
 
 BALANCE, SPREAD, RACKS, MOVES, RETURNED = Balance(), Spread(), LocalRacks(), FewMoves(), Returned()

@@ -311,13 +311,13 @@ def _rooted(sharing: Sharing, limits: Limits) -> Ints:
         table = _into_limits(had, limits, len(past))[None, :]
     else:
         table = fair_counts(sharing.kind, sharing.may, past)
-    kept = _stay(sharing, table)
-    owner = np.where(kept, past, NOBODY)
+    fixed = _stay(sharing, table)
+    owner = np.where(fixed, past, NOBODY)
     held = lag_by_member(sharing.lag, owner, sharing.members)
     stays = np.zeros_like(table)
-    np.add.at(stays, (sharing.kind[kept], past[kept]), 1)
-    given = deal_to_slots(sharing.lag[~kept], sharing.kind[~kept], _slots(table - stays), [int(h) for h in held])
-    owner[~kept] = given
+    np.add.at(stays, (sharing.kind[fixed], past[fixed]), 1)
+    given = deal_to_slots(sharing.lag[~fixed], sharing.kind[~fixed], _slots(table - stays), [int(h) for h in held])
+    owner[~fixed] = given
     return owner
 
 

@@ -98,13 +98,13 @@ def deal_in_step(cuts: list[TopicDeal], numbers: list[Ints]) -> None:
     """
     first = cuts[0]
     walked = np.arange(len(first.owner))
-    there = np.all([np.isin(walked, ids) for ids in numbers], axis=0)
+    common = np.all([np.isin(walked, ids) for ids in numbers], axis=0)
     places = [np.minimum(np.searchsorted(ids, walked), len(walked) - 1) for ids in numbers]
     set_of = np.array([cut.set_of[places_of] for cut, places_of in zip(cuts, places, strict=True)])
     waiting: dict[int, deque[int]] = {}
     for s, rack in enumerate(first.rack.tolist()):
         waiting.setdefault(rack, deque()).append(s)
-    for p in np.flatnonzero(there).tolist():
+    for p in np.flatnonzero(common).tolist():
         sets = set_of[:, p]
         near = first.near[:, sets].all(axis=1) & (sets != UNKNOWN).all()
         taker = _first_with_room(first, waiting, [rack for rack in waiting if rack == UNKNOWN or near[rack]])
@@ -133,11 +133,11 @@ def deal_rest(cut: TopicDeal) -> None:
     >>> cut.owner
     array([0, 1])
     """
-    left = np.flatnonzero(cut.owner == NOBODY)
+    unowned = np.flatnonzero(cut.owner == NOBODY)
     for s in range(len(cut.members)):
-        if not len(left):
+        if not len(unowned):
             return
         room = cut.room(s)
         if room:
-            cut.give(s, left[:room])
-            left = left[room:]
+            cut.give(s, unowned[:room])
+            unowned = unowned[room:]

@@ -112,16 +112,16 @@ def _fair_counts(machines: Machines) -> Ints:
 
 def _longest_first(machines: Machines, slots: Ints) -> Ints:
     """(P,) heaviest first, to the eligible member with a slot that ends with the least lag per capacity."""
-    left, units = slots.copy(), machines.unit.tolist()
+    free, units = slots.copy(), machines.unit.tolist()
     held = [0] * len(units)
     owner = np.full(len(machines.lag), NOBODY, dtype=np.int64)
     lags, kinds = machines.lag.tolist(), machines.kind.tolist()
     for p in sorted(range(len(lags)), key=lambda p: (-lags[p], p)):
-        takers = np.flatnonzero(left[kinds[p]]).tolist()
+        takers = np.flatnonzero(free[kinds[p]]).tolist()
         m = min(takers, key=lambda m: ((held[m] + lags[p]) * units[m], m))
         owner[p] = m
         held[m] += lags[p]
-        left[kinds[p], m] -= 1
+        free[kinds[p], m] -= 1
     return owner
 
 

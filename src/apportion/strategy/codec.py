@@ -162,7 +162,7 @@ class InSubscription(UserDataCodec):
 
 
 def with_facts(
-    codec: UserDataCodec, user_data: bytes | None, facts: Mapping[str, int], asked: Mapping[str, Fact]
+    codec: UserDataCodec, user_data: bytes | None, facts: Mapping[str, int], declared: Mapping[str, Fact]
 ) -> bytes | None:
     """User data with the facts behind it that the strategy asks for and the codec does not carry.
 
@@ -171,7 +171,7 @@ def with_facts(
     behind = {
         name: value
         for name, value in facts.items()
-        if name in asked and name not in codec.carries and value != asked[name].default
+        if name in declared and name not in codec.carries and value != declared[name].default
     }
     if not behind:
         return user_data

@@ -100,11 +100,11 @@ def traits_of(strategy: object) -> Traits:
     return traits
 
 
-def _wrong_facts(asked: object) -> str:
+def _wrong_facts(declared: object) -> str:
     """What is wrong with the facts that a strategy asks for, and what was needed; "" nothing."""
-    if not (isinstance(asked, Mapping) and all(isinstance(fact, Fact) for fact in asked.values())):
-        return f"the facts {asked!r}; needed names, each with an apportion.Fact"
-    for name, fact in asked.items():
+    if not (isinstance(declared, Mapping) and all(isinstance(fact, Fact) for fact in declared.values())):
+        return f"the facts {declared!r}; needed names, each with an apportion.Fact"
+    for name, fact in declared.items():
         if not (isinstance(name, str) and 0 < len(name.encode()) <= FACT_NAME_MAX):
             return f"a fact named {name!r}; needed a text of 1 to {FACT_NAME_MAX} bytes"
         if name in MEMBER_FIELDS and fact != MEMBER_FIELDS[name]:

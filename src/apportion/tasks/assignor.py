@@ -183,12 +183,12 @@ def _place_target(state: ApplicationState, active: Ints, settings: TaskSettings)
     plain, stateful = settings.rack_aware_assignment_strategy == "none", state.stateful
     if not stateful.any() or (plain and _cannot_be_more_even(state, active)):
         return active.copy()  # to stay costs nothing: no other place is as cheap
-    there = np.flatnonzero(active != NOBODY)
+    active_tasks = np.flatnonzero(active != NOBODY)
     dear = np.int64(len(stateful) + 1)
     # A move with state outweighs all places without any, and those all moves of tasks without state.
     least = dear if plain and not stateful.all() else np.int64(1)
     cost = np.where(stateful[:, None], (dear + (state.lag == UNKNOWN)) * least, 1)
-    cost[there, active[there]] = 0
+    cost[active_tasks, active[active_tasks]] = 0
     if not plain:
         cost = cost * settings.rack_aware_assignment_non_overlap_cost
         cost += state.misses * settings.rack_aware_assignment_traffic_cost * dear
@@ -240,11 +240,11 @@ def _place_standbys(
             eligible = caught
         chosen, proved = place(Placing(eligible, cost, state.threads, load, process_of=state.process_of))
         exact &= proved
-        there = np.flatnonzero(chosen != NOBODY)
-        if not len(there):
+        placed = np.flatnonzero(chosen != NOBODY)
+        if not len(placed):
             break  # no round after this one finds a place either
-        standby[there, chosen[there]] = copies[there, chosen[there]] = True
-        load = load + np.bincount(chosen[there], minlength=processes)
+        standby[placed, chosen[placed]] = copies[placed, chosen[placed]] = True
+        load = load + np.bincount(chosen[placed], minlength=processes)
     return standby, exact, bound
 
 

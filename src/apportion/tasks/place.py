@@ -121,12 +121,12 @@ def _most_stay(placing: Placing) -> Ints | None:
 
 def stay_most(home: Ints, processes: int) -> Ints:
     """(N,) the most even owners of tasks that may go anywhere, of which most stay at home (N,); -1 has none."""
-    low, left = divmod(len(home), processes)
+    low, extras = divmod(len(home), processes)
     away = home != NOBODY
     lived = np.bincount(home[away], minlength=processes)
-    extra = _up_to(left, np.clip(lived - low, 0, 1))
+    extra = _up_to(extras, np.clip(lived - low, 0, 1))
     stay = np.minimum(lived, low + extra)
-    extra += _up_to(left - int(extra.sum()), 1 - extra)
+    extra += _up_to(extras - int(extra.sum()), 1 - extra)
     gives = (lived > stay)[home] & away
     rest = np.flatnonzero(gives)
     order = rest[np.argsort(home[rest], kind="stable")]

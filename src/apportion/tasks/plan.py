@@ -62,17 +62,17 @@ class TaskPlan:
         """Tasks, processes, threads, the least and most active tasks a thread, moves, restores, waiting moves."""
         loads = [len(tasks) for hands in self.active.values() for tasks in hands.values()]
         a, c = self.answer, self.application
-        there = np.flatnonzero(a.active != NOBODY)
-        lag = c.lag[there, a.active[there]]
+        active = np.flatnonzero(a.active != NOBODY)
+        lag = c.lag[active, a.active[active]]
         return {
             "tasks": len(c.tasks),
             "processes": len({process.process_id for process in c.processes}),
             "threads": int(c.threads.sum()),
             "load_min": min(loads),
             "load_max": max(loads),
-            "moves": int(((c.ran[there] != NOBODY) & (c.ran[there] != c.process_of[a.active[there]])).sum()),
-            "restored": int(np.maximum(lag, 0)[c.stateful[there]].sum()),
-            "from_zero": int((lag[c.stateful[there]] < 0).sum()),
+            "moves": int(((c.ran[active] != NOBODY) & (c.ran[active] != c.process_of[a.active[active]])).sum()),
+            "restored": int(np.maximum(lag, 0)[c.stateful[active]].sum()),
+            "from_zero": int((lag[c.stateful[active]] < 0).sum()),
             "standbys": int(a.standby.sum()),
             "warmups": int(a.warmup.sum()),
             "waiting": int((a.active != a.target).sum()),

@@ -358,17 +358,17 @@ def free_ports(count: int) -> list[int]:
     held: list[socket.socket] = []
     try:
         while len(held) < count:
-            one = socket.socket()
+            listener = socket.socket()
             try:
-                one.bind(("127.0.0.1", 15000 + secrets.randbelow(17000)))
+                listener.bind(("127.0.0.1", 15000 + secrets.randbelow(17000)))
             except OSError:
-                one.close()
+                listener.close()
             else:
-                held.append(one)
-        return [one.getsockname()[1] for one in held]
+                held.append(listener)
+        return [listener.getsockname()[1] for listener in held]
     finally:
-        for one in held:
-            one.close()
+        for listener in held:
+            listener.close()
 
 
 def main() -> int:

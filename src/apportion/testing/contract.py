@@ -169,19 +169,19 @@ def _sentence(text: str) -> str:
 
 def hard_groups() -> Iterator[GroupDict]:
     """The groups that strategies most often forget."""
-    one = {"topics": ["t"]}
+    plain = {"topics": ["t"]}
     yield {"topics": {}, "members": {"a": {"topics": []}}}
     yield {"topics": {"t": 3}, "members": {"a": {"topics": []}, "b": {"topics": []}}}
-    yield {"topics": {"t": 0}, "members": {"a": one}}
+    yield {"topics": {"t": 0}, "members": {"a": plain}}
     yield {"topics": {}, "members": {"a": {"topics": ["nowhere"]}}}
-    yield {"topics": {"t": 1}, "members": {"a": one, "b": one, "c": one}}
-    yield {"topics": {"t": 3, "u": 2}, "members": {"a": one, "b": {"topics": ["u"]}, "c": {"topics": []}}}
-    yield {"topics": {"t": [{"partition": 7}, {"partition": 3}]}, "members": {"a": one, "b": one}}
-    yield {"topics": {"t": 2}, "members": {"a": {**one, "owned": {"t": [0, 9]}}, "b": {**one, "owned": {"t": [0]}}}}
-    yield {"topics": {"t": 2, "u": 2}, "members": {"a": {**one, "owned": {"u": [0, 1]}}, "b": {"topics": ["t", "u"]}}}
+    yield {"topics": {"t": 1}, "members": {"a": plain, "b": plain, "c": plain}}
+    yield {"topics": {"t": 3, "u": 2}, "members": {"a": plain, "b": {"topics": ["u"]}, "c": {"topics": []}}}
+    yield {"topics": {"t": [{"partition": 7}, {"partition": 3}]}, "members": {"a": plain, "b": plain}}
+    yield {"topics": {"t": 2}, "members": {"a": {**plain, "owned": {"t": [0, 9]}}, "b": {**plain, "owned": {"t": [0]}}}}
+    yield {"topics": {"t": 2, "u": 2}, "members": {"a": {**plain, "owned": {"u": [0, 1]}}, "b": {"topics": ["t", "u"]}}}
     yield {
         "topics": {"t": [{"partition": 0, "lag": 2**63 - 1}, {"partition": 1, "lag": 2**63 - 1}]},
-        "members": {"a": one},
+        "members": {"a": plain},
     }
 
 

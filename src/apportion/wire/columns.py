@@ -222,11 +222,11 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
         for word, of_topic in zip(words, theirs, strict=True):
             same &= word == of_topic[place]
         numbers[same] = ints([known[name] for name in topics])[place[same]]
-    others = (numbers == NOBODY).nonzero()[0].tolist()
-    if others:
-        names = [buffer.raw[at[e] : at[e] + size[e]] for e in others]
+    longer = (numbers == NOBODY).nonzero()[0].tolist()
+    if longer:
+        names = [buffer.raw[at[e] : at[e] + size[e]] for e in longer]
         as_text = {text(name): number for name, number in known.items()}
-        numbers[others] = [known.get(name, as_text.get(text(name), NOBODY)) for name in names]
+        numbers[longer] = [known.get(name, as_text.get(text(name), NOBODY)) for name in names]
     return numbers
 
 

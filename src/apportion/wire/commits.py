@@ -192,12 +192,12 @@ def _compact_size(value: _Rows, at: Ints, ok: Bools) -> tuple[Ints, Ints, Bools]
 def _topic_ids(value: _Rows, at: Ints, end: Ints, ok: Bools) -> tuple[Ints, Bools]:
     """(n,) where the id begins or -1, and where the tags are none, or one that is an id of 16 bytes."""
     count = value.octets[at]
-    one = ok & (count == 1) & (end - at >= 19)
-    here = np.where(one, at, 0)
-    one &= (value.octets[here + 1] == 0) & (value.octets[here + 2] == 16)
-    here = np.where(one, at, 0) + 3
-    given = one & ((value.i64[here] != 0) | (value.i64[here + 8] != 0))
-    return np.where(given, here, -1), ok & ((count == 0) | one)
+    single = ok & (count == 1) & (end - at >= 19)
+    at_id = np.where(single, at, 0)
+    single &= (value.octets[at_id + 1] == 0) & (value.octets[at_id + 2] == 16)
+    at_id = np.where(single, at, 0) + 3
+    given = single & ((value.i64[at_id] != 0) | (value.i64[at_id + 8] != 0))
+    return np.where(given, at_id, -1), ok & ((count == 0) | single)
 
 
 def _leave_bad_text(column: _Rows, decoded: Bools, at: Ints, size: Ints) -> None:

@@ -109,8 +109,8 @@ def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
         head.uvarint(place)
     topics = [topic + _runs(owners) for topic, owners in sorted(plan.owners.items())]
 
-    def pack(some: Sequence[bytes]) -> str:
-        body = zlib.compress(head.done() + Writer().uvarint(len(some)).done() + b"".join(some), 9)
+    def pack(topics: Sequence[bytes]) -> str:
+        body = zlib.compress(head.done() + Writer().uvarint(len(topics)).done() + b"".join(topics), 9)
         text = f"{MARK}{VERSION}:{plan.number}:{base64url(body)}"
         return text if key is None else f"{text}:{base64url(hmac.digest(key, text.encode(), 'sha256'))}"
 
@@ -172,12 +172,12 @@ def read(rack: str) -> PlanPart:
     digests = tuple(reader.take(4) for _ in range(_count(reader, 4)))
     rank = tuple(reader.uvarint() for _ in range(_count(reader, 1)))
     owners: dict[bytes, tuple[int, ...]] = {}
-    left = PARTITIONS_MAX
+    room = PARTITIONS_MAX
     for _ in range(_count(reader, 17)):
         topic = reader.take(16)
         runs = [(reader.uvarint(), reader.uvarint() - 1) for _ in range(_count(reader, 2))]
-        left -= sum(length for length, _ in runs)
-        if left < 0 or any(length < 0 for length, _ in runs):
+        room -= sum(length for length, _ in runs)
+        if room < 0 or any(length < 0 for length, _ in runs):
             raise reader.fail(f"more than {PARTITIONS_MAX} partitions")
         owners[topic] = tuple(owner for length, owner in runs for _ in range(length))
     places = [*rank, *(owner for topic in owners.values() for owner in topic)]

@@ -103,13 +103,13 @@ class _Heads:
         """The number of each one's head, and what stands behind it; nothing behind bytes that are no subscription."""
         head, number = _NO_HEAD
         head_of, rests = [], []
-        for one in sent:
-            if not number or not one.startswith(head):
-                head, number = self.by_prefix.get(one[:_PREFIX], _NO_HEAD)
-                if not number or not one.startswith(head):
-                    head, number = self.by_prefix[one[:_PREFIX]] = self._read(one)
+        for octets in sent:
+            if not number or not octets.startswith(head):
+                head, number = self.by_prefix.get(octets[:_PREFIX], _NO_HEAD)
+                if not number or not octets.startswith(head):
+                    head, number = self.by_prefix[octets[:_PREFIX]] = self._read(octets)
             head_of.append(number)
-            rests.append(one[len(head) :])
+            rests.append(octets[len(head) :])
         return head_of, rests
 
     def _read(self, sent: bytes) -> tuple[bytes, int]:
@@ -232,17 +232,17 @@ class _Fields:
         self.good = self.good & fits
 
     def _owned(self) -> HeldLists:
-        here = self.good & (self.version >= 1)
-        if here.all():
+        has_owned = self.good & (self.version >= 1)
+        if has_owned.all():
             lists = read_held_lists(self.buffer, self.at, self.end)
             stop = lists.stop
         else:
             # The others read an empty list from the padding behind the buffer.
             nothing = self.buffer.size
             lists = read_held_lists(
-                self.buffer, np.where(here, self.at, nothing), np.where(here, self.end, nothing + 4)
+                self.buffer, np.where(has_owned, self.at, nothing), np.where(has_owned, self.end, nothing + 4)
             )
-            stop = np.where(here, lists.stop, self.at)
+            stop = np.where(has_owned, lists.stop, self.at)
         self._needs(stop >= 0)
         self.at = np.where(stop >= 0, stop, self.end)
         return lists
@@ -268,9 +268,9 @@ class _Fields:
         self.data_size[lost] = -1
         self.generation[lost] = -1
         self.rack = tuple(rack if good else None for rack, good in zip(self.rack, self.good.tolist(), strict=True))
-        kept = self.good.repeat(self.owned.count)
+        accepted = self.good.repeat(self.owned.count)
         counts = np.where(self.good, self.owned.count, 0)
         first = np.concatenate([[0], counts.cumsum()])
         owned = self.owned
         stop = np.where(self.good, owned.stop, -1)
-        self.owned = HeldLists(first, owned.name_at[kept], owned.name_size[kept], owned.ids[kept], stop)
+        self.owned = HeldLists(first, owned.name_at[accepted], owned.name_size[accepted], owned.ids[accepted], stop)
