@@ -6,6 +6,7 @@ is held against what was written down. ``APPORTION_WRITE=1`` writes ``handed_on.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 from tests.support.written_down import as_written
 
+from apportion.cli import source
 from apportion.governing import governor, service
 from apportion.inputs import cluster
 from apportion.serve import server
@@ -128,3 +130,85 @@ def test_a_governor_tells_what_happened_and_not_what_did_not(capfd: pytest.Captu
     _told("a", governor.Governed(0, "published", differs=3, sentences=("one", "two")))
     _told("a", governor.Governed(0, "waiting", sentences=("why",)))
     assert capfd.readouterr().err == "a: published, 3 partitions to move; one; two\na: waiting; why\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "settings", "far"),
+    [
+        ("a.json", "", False), ("file:///a", "", False), ("FILE:/a", "", False), ("s3a://a/b", "", True),
+        ("hdfs://n:1/a", "", True), ("a+b.c-1://x", "", True), ("1a://x", "", False), ("s3a:/a", "", False),
+        ("lake.kafka", "", False), ("lake.kafka", "spark.sql.catalog.lake=x", True), ("spark_catalog.k", "", True),
+        ("lake.kafka", "a=b;spark.sql.catalog.lake = x", True), ("pond.kafka", "spark.sql.catalog.lake=x", False),
+        ("lake.kafka.more", "spark.sql.catalog.lake=x", False), ("lake", "spark.sql.catalog.lake=x", False),
+        ("here.json", "spark.sql.catalog.here=x", False), ("9lake.k", "spark.sql.catalog.9lake=x", False),
+    ],
+)  # fmt: skip
+def test_what_is_far_away_is_known_by_its_form_and_sparks_catalogs(
+    path: str, settings: str, far: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here.json").write_text("")
+    monkeypatch.setenv("APPORTION_SPARK_CONF", settings)
+    assert source._is_far(path) == far
+
+
+def test_what_is_far_away_is_copied_once_and_the_copy_goes_at_the_end(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from apportion.spark import local_copy
+
+    notes, ends = Notes(), []
+
+    def copy(path: str, folder: Path, groups: Any, starting: Any) -> None:
+        starting()
+        notes.note("copy")(path, str(folder), groups)
+
+    monkeypatch.setattr(local_copy, "copy", copy)
+    monkeypatch.setattr(atexit, "register", lambda *given, **named: ends.append((given, named)))
+    folder = source.at_hand("s3a://a/b", ["g"])
+    assert notes == [["copy", ["s3a://a/b", folder, ["g"]], {}]]
+    [((remove, kept), named)] = ends
+    assert (str(kept), named) == (folder, {"ignore_errors": True})
+    assert Path(folder).is_dir()
+    remove(kept, **named)
+    assert not Path(folder).exists()
+    assert capfd.readouterr().err == "reading s3a://a/b with Spark\n"
+    assert source.at_hand("a/b") == "a/b"
+
+
+def test_a_watcher_at_a_terminal_looks_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the terminal's other screen, at the interval that was asked for, until it is interrupted."""
+    import argparse
+
+    import rich.live
+
+    from apportion.cli import watch
+
+    shown: list[Any] = []
+
+    class Screen:
+        def __init__(self, **named: Any) -> None:
+            assert (named["screen"], named["auto_refresh"]) == (True, False)
+
+        def __enter__(self) -> Screen:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            shown.append("left")
+
+        def update(self, text: Any, refresh: bool) -> None:
+            shown.append((str(text), refresh))
+
+    def sleep(seconds: float) -> None:
+        shown.append(seconds)
+        if len(shown) > 4:
+            raise KeyboardInterrupt
+
+    view = SimpleNamespace(text=lambda width, height: f"a view of {width > 20} {height > 5}")
+    monkeypatch.setattr(rich.live, "Live", Screen)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(watch, "_look", lambda there, name, seen: shown.append((there, name, seen is view)))
+    with pytest.raises(KeyboardInterrupt):
+        watch._live("there", argparse.Namespace(interval=7, groups=["g"]), view)  # type: ignore[arg-type]
+    picture = ("a view of True True", True)
+    assert shown == [picture, 7, ("there", "g", True), picture, 7, "left"]

@@ -72,7 +72,11 @@ def _answer(number: int, line: bytes | None, strategy: Any) -> dict[str, Any]:
     except ApportionError as error:
         return _error(BadInput(f"line {number}", str(error), "a group that the strategy can plan"))
     except MemoryError as error:
-        return _error(BadInput(f"line {number}", f"more than the memory holds ({error})", "a smaller group"))
+        return _error(
+            BadInput(
+                f"line {number}", f"more than the memory holds ({str(error) or 'no more to be had'})", "a smaller group"
+            )
+        )
     except Exception as error:
         # One faulty answer must not take the other lines' plans away.
         fault = f"a fault in apportion: {type(error).__name__}: {error}"
