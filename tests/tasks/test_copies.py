@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -132,6 +133,25 @@ def test_random_applications_settle(standbys: int) -> None:
                 break
             processes = restored(plan, processes)
         assert plan.answer.settled
+
+
+WORLDS = 12_000 if os.environ.get("APPORTION_THOROUGH") else 100
+WENT_ROUND = (84, 1257, 2941, 3279, 6336, 6827, 7212, 7772, 8653, 9065, 10_021)
+"""Worlds in which two copies took turns at being warmed up and dropped."""
+
+
+def test_no_application_with_several_standbys_waits_for_ever() -> None:
+    """In each round what is waited for comes nearer, or nothing is waited for."""
+    for seed in {*range(WORLDS), *WENT_ROUND}:
+        rng = random.Random(seed)
+        topology, partitions, processes, settings = random_world(rng, rng.choice([12, 20, 30]), rng.choice([5, 8]))
+        standbys = rng.choice([0, 1, 2, 2, 3, 3])
+        settings = replace(settings, num_standby_replicas=standbys, max_warmup_replicas=rng.choice([1, 2, 4]))
+        rounds = 0
+        while not (plan := plan_tasks(topology, partitions, processes, settings)).answer.settled:
+            processes = restored(plan, processes)
+            rounds += 1
+            assert rounds < 40, seed
 
 
 def test_explain_says_that_standbys_wait() -> None:

@@ -9,7 +9,7 @@ Source: Kafka Streams' HighAvailabilityTaskAssignor (KIP-441), KIP-708 (tags), K
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,8 @@ from apportion.tasks.place import Placing, even, place
 from apportion.tasks.place_jointly import place_jointly
 from apportion.tasks.settings import TaskSettings
 
+LOOKS_AHEAD: Final = 12
+"""Rounds in which standbys that are waited for must come nearer, in one of them at least."""
 _FAR: Final = np.iinfo(np.int64).max
 GOALS: Final = ("active", "caught-up", "balance", "processes", "moves", "standbys")
 
@@ -65,17 +67,58 @@ def assign_tasks(
     """
     active, proof = placed or place_active(state, settings)
     target = _place_target(state, active, settings)
-    standby, exact_standby, bound = _place_standbys(state, active, _standby_cost(state, active, target), settings)
+    copies = _place_copies(state, active, target, settings)
+    if copies.coming is not None and (active == target).all() and not _comes_nearer(state, active, copies, settings):
+        copies = replace(copies, coming=None, warmup=np.zeros_like(copies.warmup))
+    if settings.num_standby_replicas:
+        one = settings.num_standby_replicas == 1
+        proof["standbys"] = "optimal" if copies.exact and one else "heuristic"
+    return TaskAnswer(active, target, copies.standby, copies.warmup, proof, copies.coming is None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Copies:
+    """(N, Q) standbys, those that should come in their place (None: no others), and warm-ups; whether proved."""
+
+    standby: Bools
+    coming: Bools | None
+    warmup: Bools
+    exact: bool
+
+    def waits(self, state: ApplicationState, active: Ints, settings: TaskSettings) -> tuple[tuple[int, int], int]:
+        """How uneven the standbys are, and how many copies are to be restored before they can be more even."""
+        cold = 0 if self.coming is None else int(_restoring(state.lag[self.coming], settings).sum())
+        return _unevenness(state, active, self.standby), cold
+
+
+def _place_copies(state: ApplicationState, active: Ints, target: Ints, settings: TaskSettings) -> _Copies:
+    standby, exact, bound = _place_standbys(state, active, _standby_cost(state, active, target), settings)
     coming = _coming_standbys(state, target, standby, settings) if bound else None
     if coming is not None and not _restoring(state.lag[coming], settings).any() and (active == target).all():
         standby, coming = coming, None  # of several copies those one after the other may miss it
     warmup = _choose_warmups(state, active, target, standby, settings)
     if coming is not None:
         _warm_standbys(state, active, standby, coming, warmup, settings)
-    if settings.num_standby_replicas:
-        one = settings.num_standby_replicas == 1
-        proof["standbys"] = "optimal" if exact_standby and one else "heuristic"
-    return TaskAnswer(active, target, standby, warmup, proof, coming is None)
+    return _Copies(standby, coming, warmup, exact)
+
+
+def _comes_nearer(state: ApplicationState, active: Ints, copies: _Copies, settings: TaskSettings) -> bool:
+    """Whether the rounds to come end, or lead to more even standbys, or to as even ones with less to restore.
+
+    Several standbys of a task are placed one after the other: where only some of the coming ones fit among the
+    warm-ups, the round after may want others, and then the first ones again. What is waited for has to come nearer
+    again and again, and so the rounds end.
+    """
+    now = copies.waits(state, active, settings)
+    runs = np.flatnonzero(active != NOBODY)
+    for _ in range(LOOKS_AHEAD):
+        kept = copies.standby | copies.warmup
+        kept[runs, active[runs]] = True
+        state = replace(state, lag=np.where(kept, 0, UNKNOWN))
+        copies = _place_copies(state, active, active, settings)
+        if copies.coming is None or copies.waits(state, active, settings) < now:
+            return True
+    return False
 
 
 def place_active(state: ApplicationState, settings: TaskSettings) -> tuple[Ints, dict[str, str]]:
