@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test lowest newest check broker record record-tasks bench chaos plain-clients thorough golden mutants faults docs wheel clean
+.PHONY: help setup jars demo live test lowest newest check broker record record-tests bench chaos plain-clients thorough golden mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -53,8 +53,9 @@ broker: setup ## a real Kafka broker on this machine until Ctrl-C
 record: setup ## run the scripted workload on a real broker and write the demo's dump anew
 	@$(PY) -m tools.record
 
-record-tasks: setup ## record streams and share groups of a real broker for the tests anew
+record-tests: setup ## record what tests read of a real broker anew: streams and share groups, answers to our readers
 	@$(PY) -m tools.record_task_groups
+	@$(PY) -m tools.record_cluster
 
 bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python side by side; writes BENCHMARKS.md
 	@$(PY) -m bench

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.acting import HIGH, LEFT, WIDE
+from bench.live_group import close_all, settle
 from bench.page_table import put_table
 
 PARTITIONS: Final = 40
@@ -240,7 +241,7 @@ def run(name: str, made: Any, bootstrap: str, topic: str, rates: Rates, seconds:
             member.start()
         writer = Writer(bootstrap, topic, rates)
         stack.callback(writer.close)
-        settled(members)
+        settle(members, PARTITIONS)
         first, began = members[0].generation, time.monotonic()
         while (now := time.monotonic() - began) < seconds:
             look(result, now, fetch(group, [topic], 5)[topic], rates, members)
@@ -248,26 +249,6 @@ def run(name: str, made: Any, bootstrap: str, topic: str, rates: Rates, seconds:
         result.rebalances = members[0].generation - first
     fetch.close()  # type: ignore[attr-defined]
     return result
-
-
-def close_all(members: list[Any]) -> None:
-    """At once, so that nobody waits for the rebalance of another's good-bye."""
-    threads = [threading.Thread(target=member.close) for member in members]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
-def settled(members: list[Any], patience_s: float = 120) -> None:
-    """Wait until each partition has one owner, and each member some."""
-    until = time.monotonic() + patience_s
-    while sorted(p for member in members for p in member.owned) != list(range(PARTITIONS)) or not all(
-        member.owned for member in members
-    ):
-        if time.monotonic() > until:
-            raise TimeoutError(f"not settled: {[member.owned for member in members]}")
-        time.sleep(0.2)
 
 
 def look(

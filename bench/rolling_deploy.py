@@ -28,6 +28,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from bench.live_group import close_all, settle, start_all
 from bench.page_table import put_table
 
 AWAY_S, CALM_S, STILL_S, HEARTBEAT_MS, COMMIT_MS, PER_S = 1.0, 0.5, 0.25, 1000, 5000, 4
@@ -85,7 +86,7 @@ class Pod(threading.Thread):
         """It read these."""
         self.reads.append((time.time(), self.slot, partition, first, last))
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Leave in good order."""
         self.over.set()
         self.join(30)
@@ -193,7 +194,7 @@ class JavaPod:
         """Its partitions."""
         return sorted(p for ids in self._member.assignment.values() for p in ids)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Leave in good order, and hand in what it read."""
         self._member.close()
         for event in self._member.events:
@@ -376,18 +377,6 @@ def judge(reads: list[Read], written: list[list[float]], began: float, ended: fl
     return Figures(sum(still), max(still), moved, 0, twice)
 
 
-def settle(pods: list[Any], partitions: int, patience_s: float = 60) -> None:
-    """Until each partition has one owner and nobody is without, for a moment."""
-    until, since = time.monotonic() + patience_s, 0.0
-    while time.monotonic() < until:
-        whole = sorted(p for pod in pods for p in pod.owned) == list(range(partitions)) and all(p.owned for p in pods)
-        since = (since or time.monotonic()) if whole else 0.0
-        if since and time.monotonic() - since > CALM_S:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"not settled: {[(pod.slot, len(pod.owned)) for pod in pods]}")
-
-
 def generation_of(bootstrap: str, group: str, pods: list[Any]) -> int:
     """The group's generation; of a KIP-848 group its epoch, which the broker tells."""
     if type(pods[0]) is not ConfluentPod:
@@ -404,10 +393,8 @@ def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> 
     with ExitStack() as stack:
         writer = Writer(bootstrap, group, partitions)
         pods = [way.make(slot, reads, bootstrap, group) for slot in range(size)]
-        stack.callback(lambda: stop_all(pods))
-        for pod in pods:
-            pod.start()
-        settle(pods, partitions)
+        stack.callback(lambda: close_all(pods))
+        start_all(pods, partitions, CALM_S)
         writer.start()
         stack.callback(writer.close)
         time.sleep(2)
@@ -415,26 +402,17 @@ def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> 
         time.sleep(QUIET_S)
         first, began = generation_of(bootstrap, group, pods), time.time()
         for slot in range(size):
-            pods[slot].stop()
+            pods[slot].close()
             time.sleep(AWAY_S)
             pods[slot] = way.make(slot, reads, bootstrap, group)
             pods[slot].start()
-            settle(pods, partitions)
+            settle(pods, partitions, CALM_S)
         rebalances, ended = generation_of(bootstrap, group, pods) - first, time.time()
         time.sleep(1)
     seen = judge(reads, writer.written, began, ended)
     seen.rebalances, seen.took_s = rebalances, ended - began
     seen.base_s = judge(reads, writer.written, quiet, began).still_s
     return seen, foretold
-
-
-def stop_all(pods: list[Any]) -> None:
-    """All at once, so that nobody waits for another's rebalance."""
-    threads = [threading.Thread(target=pod.stop) for pod in pods]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def lines(args: argparse.Namespace) -> Iterator[str]:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.hot_partitions import COLOURS, Result, ours, own_cooperative, picture
+from bench.live_group import close_all, start_all
 
 PARTITIONS, MEMBERS = 24, 4
 COLD, HOT, SPEED = 2.0, 20.0, 27.0
@@ -179,10 +180,8 @@ def main() -> None:
         courses = []
         for name, made in ((ACTING, acts), (STILL, own_cooperative)):
             members = [made(broker.bootstrap, group_id(name), "wandering", SPEED, stack) for _ in range(MEMBERS)]
-            for member in members:
-                member.start()
-                stack.callback(member.close)
-            settled(members)
+            stack.callback(close_all, members)
+            start_all(members, PARTITIONS)
             courses.append(Course(name, members, first=members[0].generation))
         writer = Writer(broker.bootstrap, "wandering", args.wander)
         told.began = writer.began
@@ -201,15 +200,6 @@ def main() -> None:
         print(report(courses, told, args.wander, every_s))
         if args.picture:
             args.picture.write_text(drawn({c.name: c.age_s for c in courses}, every_s), encoding="utf-8")
-
-
-def settled(members: list[Any], patience_s: float = 120) -> None:
-    """Wait until each partition has one owner."""
-    until = time.monotonic() + patience_s
-    while sorted(p for member in members for p in member.owned) != list(range(PARTITIONS)):
-        if time.monotonic() > until:
-            raise TimeoutError(f"not settled: {[member.owned for member in members]}")
-        time.sleep(0.2)
 
 
 if __name__ == "__main__":
