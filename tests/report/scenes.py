@@ -981,6 +981,25 @@ def rolled() -> Lines:
     )
 
 
+def large_and_governed() -> Lines:
+    """Plans of more members than a table shows, groups too large to be planned, and a group that is governed."""
+    from apportion.inputs.governed import CarriedPlan
+    from apportion.report import tables
+
+    for count in (40, 41):
+        members = {f"m{i:02}": {"topics": ["t"], "instance_id": "pod" if i == 39 else None} for i in range(count)}
+        for topic in (count, [{"partition": p, "begin": 0, "end": 5 + p} for p in range(count)]):
+            plan = apportion.plan({"group": "g", "topics": {"t": topic}, "members": members}, "sticky")
+            yield tables.plan_notes(plan), text.render(tables.plan_members(plan).narrow())
+            yield len(tables.plan_members(plan, wide=True).rows), text.to_csv(tables.plan_rows(plan))
+            yield tables.diff_to_dict(plan, plan.owner), text.render(tables.diff(plan, plan.group.owner, "the present"))
+    two = strange_groups()["two wishes"]
+    yield verdicts._fullest(two), verdicts._fullest(strange_groups()["capacities"]), verdicts._whole_topics(two)
+    governed = CarriedPlan(1_764_000_000_000, {("t", p): "a" for p in range(5)}, ["b"])
+    for told in (Observed({}, "Stable", governed=governed), Observed({}, owners_told=False)):
+        yield ShownGroup(strange_groups()["even"], told).to_dict()
+
+
 def said(lines: Iterable[Any]) -> str:
     """Lines as a file has them."""
     parts: list[str] = []
@@ -1020,6 +1039,7 @@ SCENES = {
             compared,
             described,
             rolled,
+            large_and_governed,
         )
     },
     "pages": lambda patch: said(pages(patch)),
