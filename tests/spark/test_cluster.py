@@ -20,7 +20,7 @@ from tests.spark.stores import copied, reach, rows_in, store
 from tests.support.cluster import SparkCluster, missing_right
 from tests.support.s3 import S3Server
 
-from apportion.spark import job, lake, packages
+from apportion.spark import errors, job, lake, packages
 from apportion.spark.location import locate
 from apportion.tables.schemas import TABLES
 from apportion.testing import processes
@@ -130,6 +130,25 @@ def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
     assert lines[-1] == "built", lines
     assert not any(s3.secret_key in line for line in lines)
     assert published(here, s3, "by-cluster") == expected
+
+
+@pytest.mark.parametrize("stage", ["decoding records", "to plan", "making gold/lag"])
+def test_a_jvm_that_is_killed_is_told_and_the_next_build_is_right(
+    here: Any, s3: S3Server, expected: dict[str, list[str]], half_built: str, stage: str
+) -> None:
+    """kill -9 of Spark's Java process alone: the driver lives, has no store any more, and ends with a sentence."""
+    place = copied(s3, half_built, f"no-jvm-{stage.replace('/', '-').replace(' ', '-')}")
+    before = published(here, s3, place)
+    child = start(BUILD, s3.environment, "s3a://lake/dump", f"s3a://lake/{place}")
+    lines_until(child, stage)
+    time.sleep(random.Random(stage).uniform(0, 1))
+    (jvm,) = subprocess.run(["pgrep", "-P", str(child.pid), "java"], capture_output=True, check=True).stdout.split()
+    os.kill(int(jvm), signal.SIGKILL)
+    lines = lines_until(child, "never said")
+    assert child.wait() == 1
+    assert errors.SPARK_ENDED in lines[-1], lines
+    check_readers(here, s3, place, before, expected)
+    check_next_build(here, s3, place, expected)
 
 
 @pytest.mark.thorough
