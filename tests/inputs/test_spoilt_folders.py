@@ -12,7 +12,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,20 @@ def read(folder: Path) -> dict[str, Any]:
     return {do.__name__: tried(do, folder) for do in (groups, histories, reads_on)}
 
 
+def bare(value: Any) -> Any:
+    """All that a value holds, whatever its fields are called."""
+    if is_dataclass(value):
+        return [bare(getattr(value, one.name)) for one in fields(value)]
+    if isinstance(value, Mapping):
+        return [[bare(key), bare(one)] for key, one in value.items()]
+    if isinstance(value, set | frozenset):
+        return sorted(map(bare, value), key=repr)
+    return [bare(one) for one in value] if isinstance(value, list | tuple) else value
+
+
 def tried(do: Callable[[], Any], folder: Path) -> str:
     try:
-        return hashlib.sha256(repr(do()).encode()).hexdigest()[:8]
+        return hashlib.sha256(repr(bare(do())).encode()).hexdigest()[:8]
     except ApportionError as wrong:
         sentence = f"{type(wrong).__name__}: {wrong}".replace(str(folder), "FOLDER")
         # What Arrow says of it depends on its release.
