@@ -212,3 +212,31 @@ def test_a_watcher_at_a_terminal_looks_again_and_again(monkeypatch: pytest.Monke
         watch._live("there", argparse.Namespace(interval=7, groups=["g"]), view)  # type: ignore[arg-type]
     picture = ("a view of True True", True)
     assert shown == [picture, 7, ("there", "g", True), picture, 7, "left"]
+
+
+def test_the_demo_of_a_small_dump_writes_its_page(run: Runner, tmp_path: Path) -> None:
+    done = run("demo", "--no-spark", "--from", str(HERE.parent / "data" / "task_groups"), "--to", str(tmp_path / "new"))
+    assert (done.code, done.out.splitlines()[-1]) == (0, f"The page: {tmp_path / 'new' / 'report.html'}")
+    assert [line[:7] for line in done.err.splitlines()] == ["== 1/2 ", "== 2/2 ", "== done"]
+    page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+    assert "<title>The recorded cluster</title>" in page
+    assert all(f'"group":"{name}","state"' in page or f'"{name}"' in page for name in ("enrich", "workers", "paused"))
+
+
+def test_in_a_pipe_a_watcher_prints_picture_after_picture(
+    run: Runner, notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from apportion.cli import watch
+
+    def sleep(seconds: float) -> None:
+        notes.append(seconds)
+        if len(notes) > 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(watch, "_look", lambda there, name, view: notes.append([told(there), name]))
+    monkeypatch.setattr("apportion.report.watching.View.text", lambda view, width: f"a picture of {width}\n")
+    done = run(*f"watch {AT} --group g --interval 4".split())
+    assert (done.code, done.out) == (130, "\n".join(["a picture of 100\n"] * 3))
+    looked = ["a cluster", "g"]
+    assert notes == [["connect", ["b:1", "{}"], {}], looked, 4, looked, 4, looked, 4]
