@@ -11,7 +11,7 @@ from tests.cli.conftest import run_here
 from apportion.cli.describe import SORTS
 from apportion.demo import dump
 from apportion.report import group_list
-from apportion.report.group_list import COLUMNS, FIELD_OF, RANK, TEXTS, Row
+from apportion.report.group_list import FIELD_OF, IN_TEXT, RANK, TEXTS, Row
 
 
 def listed(*words: str) -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def listed(*words: str) -> list[dict[str, Any]]:
 
 def test_the_text_has_the_pages_columns_in_the_pages_order_and_then_what_is_odd() -> None:
     head = run_here("describe", str(dump()), "-o", "wide").out.splitlines()[0].split()
-    assert head == [*(column.header for column in COLUMNS), "ODD"]
+    assert head == [*(column.header for column in IN_TEXT), "ODD"]
 
 
 def test_trouble_comes_first_by_default_in_text_and_in_json() -> None:

@@ -168,10 +168,10 @@ def test_programs_get_a_row_a_group(run: Runner, form: str) -> None:
 
 def test_the_report_has_the_section_where_it_is_wanted(run: Runner, tmp_path: Path) -> None:
     page = run("report", str(dump()), "--group", "ads-range", "--group", "stock-static", "--switch", "-o", "-").out
-    assert page.replace(" ", "").count('"switch":{"row":') == 2
-    assert '"switch":{"row":' not in run("report", str(dump()), "--group", "ads-range", "-o", "-").out
+    assert page.replace(" ", "").count('"switch":{"Group":') == 2
+    assert '"switch":{"Group":' not in run("report", str(dump()), "--group", "ads-range", "-o", "-").out
     (tmp_path / "g.json").write_text(json.dumps(even_group(2)))
-    assert '"switch":{"row":' in run("report", str(tmp_path / "g.json"), "--switch", "-o", "-").out
+    assert '"switch":{"Group":' in run("report", str(tmp_path / "g.json"), "--switch", "-o", "-").out
 
 
 def test_the_page_carries_both_pictures_data(run: Runner) -> None:

@@ -363,10 +363,11 @@ def lists() -> Lines:
             {"behind_s": 0, "trend": 0.0, "catch_up_s": 0.0},
             {"behind_s": 100.6, "trend": None, "catch_up_s": None},
         ]
-        rows.append(group_list.row_of(seen, paces[number % 5], [1000 * i for i in range(number % 7)]) | {"group": name})
+        one_of_list = group_list.judged(seen, [1000 * i for i in range(number % 7)], paces[number % 5])
+        rows.append(group_list.row_of(one_of_list) | {"group": name})
         yield rows[-1]
         yield f"known: {group_list.known_of(rows[-1])}, never {group_list.never(rows[-1])}, "
-        yield f"heaviest {group_list.heaviest(seen)}"
+        yield f"heaviest {seen.heaviest}, found by {group_list.found_by(one_of_list)}"
     for sort in ("trouble", *group_list.FIELD_OF):
         yield f"{sort}: {[row['group'] for row in sorted(rows, key=lambda row: group_list.order(row, sort))]}"
     yield text.render(group_list.table(rows).narrow())
@@ -864,7 +865,7 @@ def pages(patch: pytest.MonkeyPatch) -> Lines:
     }
     one = build({"group": "<g>", "topics": {"t": 4}, "members": two})
     data = group_data.group_data(
-        one, [apportion.plan(one, "sticky"), apportion.plan(one, "range")], facts={"state": "Stable", "shared": True}
+        one, [apportion.plan(one, "sticky"), apportion.plan(one, "range")], facts={"state": "Stable", "kind": "share"}
     )
     bare = group_data.group_data(strange_groups()["some unknown"], [])
     shown = page.render([data, bare], title="<T> & \x07", source="s", at="2026-11-21T14:53:20Z")
@@ -878,7 +879,7 @@ def pages(patch: pytest.MonkeyPatch) -> Lines:
     yield of_page(live), "connect-src 'self'" in live, "connect-src" in shown
     yield page.embed({"a": "<b>\u2028\u2029</script>é"})
     yield from of_fields(
-        page.in_columns({**data, "replays": [{"assignor": "x", "moves": [1]}, {"assignor": "y", "more": 2}]})
+        page.packed_group({**data, "replays": [{"assignor": "x", "moves": [1]}, {"assignor": "y", "more": 2}]})
     )
     patch.setattr(page, "PACK_ABOVE", 100)
     packed = page.render([data, bare], title="t", source="s", at="")
@@ -889,7 +890,7 @@ def pages(patch: pytest.MonkeyPatch) -> Lines:
         .split('<script type="')[1]
         .split('" id="data">')
     )
-    yield kind, sorted(json.loads(of_carried(carried.split("</script>")[0])))
+    yield kind, [sorted(json.loads(line)) for line in of_carried(carried.split("</script>")[0]).split("\n")]
     patch.setattr(page, "PACK_ABOVE", 1_000_000)
     patch.setenv("SOURCE_DATE_EPOCH", "1795272828")
     yield of_page(page_groups.page_of([], "a\ud800", "b\udcff"))

@@ -154,9 +154,10 @@ def test_the_page_may_load_nothing_and_names_no_address() -> None:
 def test_names_that_look_like_gaps_of_the_page_stay_names() -> None:
     text = page.render([page_data("{{SCRIPT}}")], title="{{DATA}}", source="{{POLICY}}", at="{{STYLE}}")
     assert "<title>{{DATA}}</title>" in text
-    held = re.findall(r'<script type="application/json" id="data">(.*?)</script>', text)
-    data = json.loads(held[0])
-    assert [data["groups"][0]["group"], data["title"], data["source"]] == ["{{SCRIPT}}", "{{DATA}}", "{{POLICY}}"]
+    held = re.findall(r'<script type="application/x-ndjson" id="data">(.*?)</script>', text, re.DOTALL)
+    data, row, group = map(json.loads, held[0].split("\n"))
+    assert row["group"] == group["group"]
+    assert [group["group"], data["title"], data["source"]] == ["{{SCRIPT}}", "{{DATA}}", "{{POLICY}}"]
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in text

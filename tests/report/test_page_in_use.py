@@ -130,6 +130,11 @@ def test_names_that_a_screen_would_obey_or_hide_are_shown_as_they_are_written(br
     assert browser.complaints() == []
 
 
+def with_row(group: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A group with other fields in its row of the list."""
+    return {**group, "row": {**group["row"], **fields}}
+
+
 def listed(browser: Browser) -> list[str]:
     """The groups of the list, from above."""
     names: list[str] = browser.js("[...document.querySelectorAll('#groups tbody a')].map((a) => a.textContent)")
@@ -142,7 +147,7 @@ def test_trouble_comes_first_and_the_count_of_a_verdict_shows_those_groups_alone
     verdicts = {"a": "OK", "b": "WARN", "c": "ERR", "d": "WARN"}
     behind = {"a": 900, "b": 5, "c": None, "d": 60}
     groups = [
-        {**page_data(name), "verdict": verdict, "pace": {"behind_s": behind[name], "trend": 1.5, "catch_up_s": None}}
+        with_row(page_data(name), verdict=verdict, behind_s=behind[name], trend=1.5, catch_up_s=None)
         for name, verdict in verdicts.items()
     ]
     browser.open(written(tmp_path, groups), 1280)
@@ -162,8 +167,10 @@ def test_a_group_is_found_by_its_topic_and_by_its_member_and_seen_beside_the_oth
     browser: Browser, tmp_path: Path
 ) -> None:
     groups = [page_data(name) for name in ("one", "two")]
-    groups[1] = {**groups[1], "topics": [f"other-{t}" for t in groups[1]["topics"]]}
-    groups[0] = {**groups[0], "members": ["ann", *groups[0]["members"][1:]]}
+    others = [f"other-{t}" for t in groups[1]["topics"]]
+    topics = [[f"other-{name}", *more] for name, *more in groups[1]["row"]["topics"]]
+    groups[1] = with_row({**groups[1], "topics": others}, topics=topics)
+    groups[0] = with_row(groups[0], who=["ann", *groups[0]["row"]["who"][1:]])
     browser.open(written(tmp_path, groups), 1280)
     find = (
         "document.getElementById('find').value = %s; document.getElementById('find').dispatchEvent(new Event('input'))"
@@ -199,11 +206,55 @@ def test_a_table_that_goes_on_says_so_and_goes_there_until_its_end_is_seen(brows
     assert browser.js(f"getComputedStyle({button}).display") == "none"
 
 
+def test_a_picture_that_goes_on_says_so_and_goes_there_until_its_end_is_seen(browser: Browser, tmp_path: Path) -> None:
+    browser.open(written(tmp_path, [different_groups(1)[0]]), 390)
+    wait = "new Promise((done) => setTimeout(done, %d))"
+    wide = """[...document.querySelectorAll('.picture')].filter((one) => one.scrollWidth > one.clientWidth + 2)
+      .map((one) => [one.closest('figure').id, getComputedStyle(one.querySelector('.more')).display])"""
+    told = dict(browser.js(wide))
+    assert "picture-timeline" in told
+    assert set(told.values()) == {"block"}
+    box = "document.querySelector('#picture-timeline .picture')"
+    browser.js(f"{box}.querySelector('.more').click(); " + wait % 900)
+    assert browser.js(f"{box}.scrollLeft") > 100
+    browser.js(f"{box}.scrollLeft = {box}.scrollWidth; " + wait % 200)
+    assert dict(browser.js(wide))["picture-timeline"] == "none"
+    fitting = (
+        "[...document.querySelectorAll('.picture:not([data-more]) > .more')].map((b) => getComputedStyle(b).display)"
+    )
+    assert set(browser.js(fitting)) == {"none"}
+
+
+@pytest.mark.parametrize("width", [390, 800, 1280])
+def test_names_do_not_break_at_their_hyphens_in_any_sentence(browser: Browser, tmp_path: Path, width: int) -> None:
+    name = "orders-of-the-eu-central-1-blue"
+    why = [f"{'So ' * n}{name} reads nothing, and {name}-2 all." for n in range(0, 24, 3)]
+    groups = [{**page_data(name), "why": why, "advice": why}, page_data("h")]
+    path = written(tmp_path, [with_row(groups[0], why=why), groups[1]])
+    browser.open(path, width, "#group=" + name)
+    broken = """(() => {
+      const found = [], walk = document.createTreeWalker(document.getElementById("group"), NodeFilter.SHOW_TEXT);
+      for (let node = walk.nextNode(); node; node = walk.nextNode()) {
+        if (node.parentElement.closest("svg, select, #name")) continue;
+        for (const part of node.data.matchAll(/[\\w-]*-[\\w-]*/g)) {
+          const range = document.createRange();
+          range.setStart(node, part.index); range.setEnd(node, part.index + part[0].length);
+          const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+          if (lines.size > 1) found.push(part[0]);
+        }
+      }
+      return found; })()"""
+    assert browser.js(broken) == []
+    assert browser.js("document.documentElement.scrollWidth") <= width
+    assert why[1] in browser.js("document.querySelector('#group .odd').textContent")
+    assert browser.js("document.querySelectorAll('#group .odd .word').length") == 2 * len(why)
+
+
 def test_a_host_is_found_and_a_long_name_is_cut_in_its_middle_and_whole_in_its_hint(
     browser: Browser, tmp_path: Path
 ) -> None:
     long = "orders-of-the-whole-company-and-its-daughters-eu-central-1-blue"
-    groups = [{**page_data("one"), "hosts": ["10.1.2.3"]}, page_data(long)]
+    groups = [with_row(page_data("one"), who=["10.1.2.3"]), page_data(long)]
     browser.open(written(tmp_path, groups), 1280)
     browser.js("(() => { const f = document.getElementById('find'); f.value = '10.1.2'; "
                "f.dispatchEvent(new Event('input')); })()")  # fmt: skip
@@ -230,16 +281,20 @@ def test_a_bar_that_is_short_because_work_is_left_to_few_is_hollow_and_stands_la
     assert names[-2] == "failoverfailover" or names[-2].startswith("failover")
 
 
-def test_a_page_of_thousands_carries_columns_and_draws_what_rows_draw(browser: Browser, tmp_path: Path) -> None:
+def test_a_page_of_thousands_carries_columns_and_draws_what_rows_draw(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     groups = different_groups(3)
     path = written(tmp_path, groups)
     browser.open(path, 1280)
     first = browser.js("document.getElementById('group').innerHTML")
     assert first.count("<figure") > 4
-    columns = [page.in_columns(group) for group in groups]
-    path.write_text(page.render(columns, title="t", source="s", at="2026-01-01T00:00:00Z"), encoding="utf-8")
+    list_of = browser.js("document.getElementById('groups').innerHTML")
+    monkeypatch.setattr(page, "PACK_ABOVE", 10)
+    assert "application/gzip" in written(tmp_path, groups).read_text()
     browser.open(path, 1280)
     assert browser.js("document.getElementById('group').innerHTML") == first
+    assert browser.js("document.getElementById('groups').innerHTML") == list_of
     assert browser.complaints() == []
 
 
@@ -277,7 +332,7 @@ def test_two_thousand_different_groups_are_light_and_drawn_found_and_sorted(tmp_
 def test_a_group_without_members_says_so_instead_of_drawing_nothing(browser: Browser, tmp_path: Path) -> None:
     group = read_group({"group": "gone", "topics": {"t": 2}, "members": {"m": {"topics": []}}})
     data = group_data(group, [])
-    browser.open(written(tmp_path, [{**data, "members": [], "owner": [-1, -1]}]), 390)
+    browser.open(written(tmp_path, [with_row({**data, "members": [], "owner": [-1, -1]}, members=0)]), 390)
     assert "No members and no history" in browser.js("document.getElementById('group').textContent")
     assert browser.js("document.querySelectorAll('figure').length") == 0
     assert browser.complaints() == []

@@ -407,18 +407,17 @@ def samples(_: pytest.MonkeyPatch) -> str:
             at, lag = lag_lines.lag_then(state, {"wide": EndTimes(None, np.arange(45))})
             told.say(at.tolist(), (lag == -1).all())
         played.say("")
-        told.say(answers.topics_of(state), answers.who_of(state.shown)[:3], len(answers.who_of(state.shown)))
+        row = answers.row_now(answers.listed(state), state)
+        told.say(row["topics"], row["who"][:3], len(row["who"]))
         several = {f"t{n:02}": topic([(0, n % 7)]) for n in range(42)}
         played.round(
             [classic("m", {"a/b": {name: [0] for name in several}}, {(name, 0): 0 for name in several})], several
         )
-        told.say(answers.topics_of(played.collector.snapshot.groups["m"]))
+        told.say(played.answers.summaries["m"]["topics"])
         crowd = classic("c", {f"app/{m:03}": {} for m in range(230)}, {}, wants=["t00"])
         played.round([crowd], several)
-        told.say(
-            len(answers.who_of(played.collector.snapshot.groups["c"].shown)),
-            answers.who_of(played.collector.snapshot.groups["c"].shown)[-2:],
-        )
+        who = played.answers.summaries["c"]["who"]
+        told.say(len(who), who[-2:])
     return told.text
 
 

@@ -16,7 +16,7 @@ import pytest
 from apportion.inputs.cluster_round import DescribedGroup, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
-from apportion.serve.answers import Answers, pace_of, summary
+from apportion.serve.answers import Answers, listed, row_now
 from apportion.serve.collector import Collector
 from apportion.serve.derived_state import entries_of, group_state, group_with_offsets, lag_times_of
 from apportion.serve.end_times import AllEnds, Commits
@@ -88,8 +88,7 @@ def test_what_is_kept_of_a_group_from_round_to_round_is_what_would_be_worked_out
             logs["clicks"] = replace(TOPICS["clicks"], end=np.array([rng.randrange(6, 12) for _ in range(4)]))
         now = _state(one, logs, float(turn), past, old, settings)
         anew = _state(one, logs, float(turn), past, None, settings)
-        assert answers._summary("g", now) == {**summary(now), **pace_of(now)}
-        assert summary(now) == summary(anew)
+        assert answers._summary("g", now) == row_now(listed(now), now) == row_now(listed(anew), anew)
         assert (now.odd, now.verdict, now.total_lag) == (anew.odd, anew.verdict, anew.total_lag)
         assert (now.distance, now.concentration) == (anew.distance, anew.concentration)
         assert now.lag.tolist() == anew.lag.tolist()

@@ -30,7 +30,7 @@ from apportion.inputs.load_history import load_histories
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
-from apportion.serve import app
+from apportion.serve import app, switched
 from apportion.serve import collector as collecting
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
@@ -638,3 +638,19 @@ def test_an_answer_about_a_group_that_is_not_there_counts_those_that_it_does_not
         message = json.loads(bytes(answer.body))["error"]["message"]
         assert answer.status_code == 404
         assert message == f"no group is named 'payments'; there are {', '.join(f'g{n:04}' for n in range(20))}{more}."
+
+
+def test_rounds_work_out_the_table_of_switches_so_that_who_asks_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = [seen(f"g{i}", {"clicks": [0, 1, 2, 3]}, {}) for i in range(5)]
+    states, switches = snapshot(*groups, settings=ServerSettings()).living, Switches()
+    monkeypatch.setattr(switched, "ROWS_S", -1)
+    assert switches.rows(states) == ([], 5)
+    switches.look_on(states, -1)
+    assert switches.rows(states) == ([], 5), "a round has no time for it"
+    switches.look_on(states, 10_000)
+    rows, waiting = switches.rows(states)
+    assert ([row["Group"] for row in rows], waiting) == (["g0", "g1", "g2", "g3", "g4"], 0)
+    switches.look_on(states[:3], -1)
+    assert switches.rows(states)[1] == 2, "what is gone is forgotten"

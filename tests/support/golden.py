@@ -36,10 +36,10 @@ def of_page(text: str) -> str:
     titled = re.search("<title>(.*?)</title>", text)
     assert found, "the page has no data"
     assert titled, "the page has no title"
-    data = json.loads(found[2])
+    head, *groups = map(json.loads, found[2].strip().split("\n"))
     lines = [f"{found[1]} {titled[1]}"]
-    lines += [f"{name}: {line(value)}" for name, value in data.items() if name != "groups"]
-    for group in data["groups"]:
+    lines += [f"{name}: {line(value)}" for name, value in head.items()]
+    for group in groups:
         lines += ["", *of_fields(group)]
     return "\n".join(lines) + "\n"
 

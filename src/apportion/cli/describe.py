@@ -136,8 +136,8 @@ def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Obse
     listed = len(groups) > 1 and not args.time and not _views_asked(args) and args.output != "html"
     sort = args.sort or ("trouble" if listed else None)
     paces = _paces(groups, seen, args, listed, sort)
-    rows = [group_list.row_of(entry, pace, at) for entry, (pace, at) in zip(seen, paces, strict=True)]
-    chosen = [entry for entry in zip(groups, seen, rows, strict=True) if entry[1].odd or not args.odd]
+    rows = [group_list.row_of(group_list.judged(one, at, pace)) for one, (pace, at) in zip(seen, paces, strict=True)]
+    chosen = [one for one in zip(groups, seen, rows, strict=True) if one[1].odd or not args.odd]
     if sort == "odd":
         chosen.sort(key=lambda entry: (not entry[1].odd, group_list.order(entry[2], "lag")))
     elif sort:

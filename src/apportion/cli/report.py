@@ -116,6 +116,6 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
                 times = group_time(arrays, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
             drawn = page_groups.of_remembered(group, seen, times, series, over_time.now_ms)
             if switched and concerns(group):
-                drawn |= page_groups.switch_data(switch(build(group.raw), facts_of(group), group, score))
+                drawn = page_groups.switched(drawn, switch(build(group.raw), facts_of(group), group, score))
             shown.append(drawn)
     return shown

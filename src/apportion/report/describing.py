@@ -15,7 +15,7 @@ from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.present import observed_lag, owed, readers
 from apportion.model.to_names import partitions_to_names
-from apportion.report.oddities import oddities
+from apportion.report.oddities import member_labels, oddities
 from apportion.report.roles import roles_dict, sentences
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
@@ -48,7 +48,7 @@ class ShownGroup:
             return np.full(self.group.P, UNKNOWN, dtype=np.int64)
         return observed_lag(self.group)
 
-    @property
+    @cached_property
     def total_lag(self) -> int | None:
         """All messages left of topics that the group still wants, as far as they are known; exact beyond 64 bits."""
         known = self.lag[(self.lag != UNKNOWN) & owed(self.group, bool(self.seen.assumed))]
@@ -100,6 +100,22 @@ class ShownGroup:
             return []
         left = self.lag.tolist()
         return [sum(left[p] for p in read if left[p] != UNKNOWN) for read in self.reads]
+
+    @cached_property
+    def heaviest(self) -> float | None:
+        """The share of the lag that one member has to read, from 0 to 1; None: nothing is left, or nobody reads."""
+        total = self.total_lag
+        if not total or not self.group.M:
+            return None
+        member, partition = readers(self.group)
+        held = np.bincount(member, weights=np.maximum(self.lag[partition], 0), minlength=self.group.M)
+        return round(float(held.max()) / total, 4)
+
+    @cached_property
+    def labels_and_hosts(self) -> tuple[list[str], list[str]]:
+        """(M,) what members are called, and the hosts that are known, each once."""
+        hosts = {host.lstrip("/") for host in self.group.hosts or () if host}
+        return member_labels(self.group), sorted(hosts)
 
     @cached_property
     def read_by(self) -> tuple[list[int], list[int]]:

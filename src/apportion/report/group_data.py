@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -11,11 +12,13 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.comparison import named
+from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
-from apportion.model.present import measure_now, observed_lag
-from apportion.report.oddities import member_labels
+from apportion.model.present import measure_now
+from apportion.report.describing import ShownGroup
+from apportion.report.group_list import Listed, found_by, row_of
 
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""
@@ -38,8 +41,8 @@ def group_data(
         What each strategy would do now.
     facts
         What else is known: ``state``, ``protocol`` (its strategy), ``kind`` (its protocol), ``generation``,
-        ``verdict``, ``why`` and ``advice`` (sentences); ``pace`` as ``lag_times.pace`` gives it, with ``last_hour``;
-        ``shared`` where it is a share group, whose lag offsets do not tell.
+        ``verdict``, ``why`` and ``advice`` (sentences); ``listed``, which its row of the list is made of, where
+        that is more than these.
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
         (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
@@ -48,36 +51,51 @@ def group_data(
         The same history under other strategies: ``assignor``, ``moves`` (one a rebalance), ``skew_max`` (most less
         fewest partitions, at worst) and ``skew_max_then``, what it really was.
     """
+    told = dict(facts or {})
+    listed = told.pop("listed", None) or _listed(group, told)
+    past = _history(history)
     lag = group.lag if group.offsets is not None else np.zeros(group.P, dtype=np.int64)
     return {
+        "row": {**row_of(replace(listed, past=_past(past["rebalances"]))), **found_by(listed)},
         "group": group.name,
         "state": "",
         "protocol": "",
         "kind": "",
-        "pace": {},
         "generation": None,
         "verdict": "",
         "why": [],
         "advice": [],
         "roles": None,
         "seats": None,
-        **{name: value for name, value in (facts or {}).items() if name != "shared"},
-        "members": member_labels(group),
-        # What a reader of the list may look for besides.
-        "hosts": sorted({host.lstrip("/") for host in group.hosts or () if host}),
+        **told,
+        "members": listed.shown.labels_and_hosts[0],
         "topics": list(group.topics),
         "topic_of": group.topic_of.tolist(),
         "number": group.number.tolist(),
         "lag": lag.tolist(),
         # What a share group has read stands elsewhere; without a commit nothing tells where reading starts.
-        "lag_known": not (facts or {}).get("shared") and bool((observed_lag(group) != UNKNOWN).any()),
+        "lag_known": bool((listed.shown.lag != UNKNOWN).any()),
         "owner": group.owner.tolist(),
         "capacity": group.capacity.tolist() if group.has_capacities else None,
         "now": summary("now", group, group.owner, {}),
         "plans": [summary(named(plan), group, plan.owner, plan.proof, plan.measures) for plan in plans],
-        "history": _history(history),
+        "history": past,
         "replays": [dict(replay) for replay in replays],
     }
+
+
+def _listed(group: Group, facts: Mapping[str, Any]) -> Listed:
+    """What the list says of a group of which there are facts alone."""
+    raw = {"group": group.name}
+    seen = Observed(raw, state=facts.get("state"), protocol=facts.get("protocol"), kind=facts.get("kind"))
+    return Listed(ShownGroup(group, seen), facts.get("verdict", ""), facts.get("why", ()))
+
+
+def _past(rebalances: Sequence[Mapping[str, Any]]) -> tuple[int, int, int] | None:
+    if not rebalances:
+        return None
+    moved, needless = (sum(one[field] or 0 for one in rebalances) for field in ("moved", "needless"))
+    return len(rebalances), moved, needless
 
 
 def summary(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from apportion.arrays import UNKNOWN
 from apportion.report.text import Cell, TextTable
 from apportion.report.verdicts import ERR, OK, WARN, judge
 
@@ -18,33 +19,87 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Listed:
+    """What a row of the list is made of.
+
+    verdict, why
+        As ``judge`` gives it, and all that is odd, the gravest first.
+    pace
+        As ``lag_text.pace`` gives it, with ``last_hour``; empty where nothing is known over time.
+    behind
+        (T,) seconds that each topic's oldest unread message is old; None unknown. Empty: nothing is known of any.
+    past
+        Remembered rebalances, partitions that moved in them, and needlessly; None where none is remembered.
+    gone
+        Whether it was known once, and is not listed any more.
+    """
+
+    shown: ShownGroup
+    verdict: str
+    why: Sequence[str]
+    pace: Mapping[str, Any] = field(default_factory=dict)
+    behind: Sequence[float | None] = ()
+    past: tuple[int, int, int] | None = None
+    gone: bool = False
+
+
+@dataclass(frozen=True)
 class ListColumn:
-    """One column: its field in a row and in JSON, its heading in the page and in text, and what it means."""
+    """One column: its field in a row and in JSON, its heading in the page and in text, its value, what it means.
+
+    header
+        "" for what the page and the server have alone.
+    """
 
     field: str
     label: str
     header: str
+    of: Callable[[Listed], Any]
     meaning: str = ""
+    text: bool = False
+
+
+def _past(i: int) -> Callable[[Listed], int | None]:
+    return lambda one: None if one.past is None else one.past[i]
+
+
+def _paced(name: str) -> Callable[[Listed], float | None]:
+    return lambda one: one.pace.get(name)
 
 
 COLUMNS: Final = (
-    ListColumn("group", "Group", "GROUP"),
-    ListColumn("verdict", "Verdict", "VERDICT", "ERR: messages wait, and nobody reads them. WARN: something is wrong."),
-    ListColumn("lag", "Lag", "LAG", "messages that are still to be read"),
-    ListColumn("behind_s", "Behind", "BEHIND-S", "how old the oldest unread message is, at least"),
-    ListColumn("trend", "Trend", "TREND", "messages a second by which the lag grows; below zero it shrinks"),
-    ListColumn("catch_up_s", "Caught up", "CATCH-UP-S", "when everything will have been read, if it goes on like this"),
-    ListColumn("kind", "Protocol", "PROTOCOL", "classic, consumer (KIP-848), share, streams; simple: it only commits"),
-    ListColumn("state", "State", "STATE", "as Kafka calls it"),
-    ListColumn("protocol", "Strategy", "ASSIGNMENT-STRATEGY", "the assignor that the group uses"),
-    ListColumn("members", "Members", "#MEMBERS"),
-    ListColumn("partitions", "Partitions", "#PARTITIONS"),
-    ListColumn("heaviest", "Heaviest", "HEAVIEST", "the share of the lag that one member has to read"),
-    ListColumn("last_hour", "Last hour", "LAST-HOUR", "rebalances in the last hour (in records: before the newest)"),
+    ListColumn("group", "Group", "GROUP", lambda one: one.shown.group.name, text=True),
+    ListColumn("verdict", "Verdict", "VERDICT", lambda one: one.verdict,
+               "ERR: messages wait, and nobody reads them. WARN: something is wrong."),
+    ListColumn("lag", "Lag", "LAG", lambda one: one.shown.total_lag, "messages that are still to be read"),
+    ListColumn("behind_s", "Behind", "BEHIND-S", _paced("behind_s"),
+               "how old the oldest unread message is, at least"),
+    ListColumn("trend", "Trend", "TREND", _paced("trend"),
+               "messages a second by which the lag grows; below zero it shrinks"),
+    ListColumn("catch_up_s", "Caught up", "CATCH-UP-S", _paced("catch_up_s"),
+               "when everything will have been read, if it goes on like this"),
+    ListColumn("kind", "Protocol", "PROTOCOL", lambda one: one.shown.seen.kind or "",
+               "classic, consumer (KIP-848), share, streams; simple: it only commits", text=True),
+    ListColumn("state", "State", "STATE", lambda one: "gone" if one.gone else one.shown.seen.state or "",
+               "as Kafka calls it", text=True),
+    ListColumn("protocol", "Strategy", "ASSIGNMENT-STRATEGY", lambda one: one.shown.seen.protocol or "",
+               "the assignor that the group uses", text=True),
+    ListColumn("members", "Members", "#MEMBERS",
+               lambda one: one.shown.group.M if one.shown.seen.owners_told else None),
+    ListColumn("partitions", "Partitions", "#PARTITIONS", lambda one: one.shown.group.P),
+    ListColumn("heaviest", "Heaviest", "HEAVIEST", lambda one: one.shown.heaviest,
+               "the share of the lag that one member has to read"),
+    ListColumn("last_hour", "Last hour", "LAST-HOUR", _paced("last_hour"),
+               "rebalances in the last hour (in records: before the newest)"),
+    ListColumn("rebalances", "Rebalances", "", _past(0), "all that are remembered"),
+    ListColumn("moved", "Moved", "", _past(1),
+               "partitions that went from one member to another that stayed, in all these rebalances"),
+    ListColumn("needless", "Needless", "", _past(2), "moves that the fairest sharing did not need"),
 )  # fmt: skip
+IN_TEXT: Final = tuple(column for column in COLUMNS if column.header)
 TROUBLE: Final = ("verdict", "behind_s", "lag")
 """The order that everything begins with: the gravest verdict, then the longest and the most behind, then by name."""
-TEXTS: Final = frozenset({"group", "kind", "state", "protocol"})
+TEXTS: Final = frozenset(column.field for column in COLUMNS if column.text)
 RANK: Final = {OK: 0, "": 1, WARN: 2, ERR: 3}
 FIELD_OF: Final = {
     "name": "group", "behind": "behind_s", "catch-up": "catch_up_s", "protocol": "kind", "strategy": "protocol",
@@ -54,29 +109,42 @@ FIELD_OF: Final = {
 """What ``--sort`` takes besides ``trouble`` and ``odd``, to the field that it sorts by."""
 
 
-def row_of(standing: ShownGroup, pace: Mapping[str, Any] = {}, rebalanced_at: Sequence[int] = ()) -> dict[str, Any]:
-    """A group's row.
+def declared() -> dict[str, Any]:
+    """The list as the page gets it: its columns, the order that it begins with, and which verdict is graver."""
+    columns = [[one.field, one.label, one.meaning, one.text] for one in COLUMNS]
+    return {"columns": columns, "trouble": list(TROUBLE), "rank": RANK}
 
-    pace
-        As ``lag_times.pace`` gives it, with ``last_hour``; empty where nothing is known over time.
-    rebalanced_at
-        When (ms) it rebalanced, ascending.
+
+def row_of(one: Listed) -> dict[str, Any]:
+    """A group's row."""
+    return {**{column.field: column.of(one) for column in COLUMNS}, "why": one.why}
+
+
+def judged(
+    shown: ShownGroup, rebalanced_at: Sequence[int] = (), pace: Mapping[str, Any] | None = None
+) -> Listed:  # fmt: skip
+    """A group as a source shows it, judged by itself and by when (ms) it rebalanced, ascending."""
+    seen = shown.seen
+    verdict, _ = judge(shown.group, seen.kind, seen.protocol, seen.owners_told, rebalanced_at)
+    return Listed(shown, verdict, shown.odd, pace or {})
+
+
+def found_by(one: Listed, most_topics: int | None = None, most_members: int | None = None) -> dict[str, Any]:
+    """What else a reader looks for: topics with what is left in them and how old that is, members, hosts.
+
+    most_topics, most_members
+        No more than so many: topics with most to read, members and hosts in order.
     """
-    seen = standing.seen
-    verdict, _ = judge(standing.group, seen.kind, seen.protocol, seen.owners_told, rebalanced_at)
-    return {
-        "group": standing.group.name, "verdict": verdict, "lag": standing.total_lag, "kind": seen.kind or "",
-        "state": seen.state or "", "protocol": seen.protocol or "",
-        "members": standing.group.M if seen.owners_told else None, "partitions": standing.group.P,
-        "heaviest": heaviest(standing), "why": standing.odd, **pace,
-    }  # fmt: skip
-
-
-def heaviest(standing: ShownGroup) -> float | None:
-    """The share of the lag that one member has to read, from 0 to 1; None where nothing is left, or nobody reads."""
-    if not standing.total_lag or not standing.group.M:
-        return None
-    return round(max(standing.lags) / standing.total_lag, 4)
+    group, lag = one.shown.group, one.shown.lag
+    topics: list[list[Any]] = []
+    for t, topic in enumerate(group.topics):
+        mine = lag[group.partitions(t)]
+        known = mine[mine != UNKNOWN]
+        topics.append([topic, sum(known.tolist()) if len(known) else None, one.behind[t] if one.behind else None])
+    if most_topics is not None:
+        topics = sorted(topics, key=lambda row: (-(row[1] or 0), row[0]))[:most_topics]
+    labels, hosts = one.shown.labels_and_hosts
+    return {"topics": topics, "who": [*labels[:most_members], *hosts[:most_members]]}
 
 
 def order(row: Row, sort: str = "trouble") -> tuple[Any, ...]:
@@ -114,9 +182,9 @@ def never(row: Row) -> bool:
 def table(rows: Sequence[Row]) -> TextTable:
     """The list as text, with each group's gravest oddity; columns of which nothing is known are in the wide form."""
     cells: list[tuple[Cell, ...]] = [
-        (*(_cell(row, column.field) for column in COLUMNS), next(iter(row["why"]), None)) for row in rows
+        (*(_cell(row, column.field) for column in IN_TEXT), next(iter(row["why"]), None)) for row in rows
     ]
-    names = (*(column.header for column in COLUMNS), "ODD")
+    names = (*(column.header for column in IN_TEXT), "ODD")
     empty = {name for i, name in enumerate(names[:-1]) if all(row[i] is None for row in cells)}
     return TextTable(names, cells, extra=frozenset(empty))
 

@@ -1,4 +1,4 @@
-"""One self-contained page: the data as JSON, the pictures drawn from it in the reader's browser, no network."""
+"""One self-contained page: its data as lines of JSON, drawn in the reader's browser when asked for, no network."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from apportion.report.group_data import DRAWN
-from apportion.report.group_list import COLUMNS, TROUBLE
+from apportion.report.group_list import COLUMNS, declared
 from apportion.report.text import printable
 
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
 SCRIPTS: Final = ("base.js", "present.js", "past.js", "timeline.js", "switch.js", "live.js", "page.js")
 """One script in seven files, in this order."""
+FIELDS: Final = (*(column.field for column in COLUMNS), "why", "topics", "who", "switch")
+"""What a row of the list has, in the order in which a packed page has it."""
+IN_ROW: Final = frozenset({"group", "state", "protocol", "kind", "verdict", "why"})
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
 
@@ -39,17 +42,17 @@ def render(
     The page may load nothing: its own content policy allows the one script by its hash and forbids every request, but
     for a live page's to its own server.
     """
-    listed = {"columns": [[one.field, one.label, one.meaning] for one in COLUMNS], "trouble": list(TROUBLE)}
-    content = {"version": 1, "title": title, "source": source, "at": at, "list": listed, "groups": list(groups)}
-    payload = embed(content if live is None else {**content, "live": live})
+    more = {"totals": totals(groups)} if live is None else {"live": live}
+    head = {"version": 2, "title": title, "source": source, "at": at, "list": {**declared(), "fields": FIELDS}, **more}
+    payload = "\n".join([embed(head), *_lines(groups, live is not None)])
     packed = len(payload) > PACK_ABOVE
     if packed and live is None:
-        payload = embed({**content, "groups": [in_columns(group) for group in groups]})
+        payload = "\n".join([embed(head), *_lines([packed_group(group) for group in groups], False)])
     parts = {
         "TITLE": html.escape(printable(title)),
         "POLICY": policy(live is not None),
         "STYLE": _asset("page.css"),
-        "TYPE": "application/gzip" if packed else "application/json",
+        "TYPE": "application/gzip" if packed else "application/x-ndjson",
         "DATA": pack(payload) if packed else payload,
         "SCRIPT": _script(),
     }
@@ -64,6 +67,34 @@ def policy(live: bool = False) -> str:
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'{ask}"
 
 
+def _lines(groups: Sequence[dict[str, Any]], live: bool) -> Iterator[str]:
+    """A line for each row of the list; of a page on its own, behind it a line that is read when the group is chosen."""
+    for group in groups:
+        if live:
+            yield embed(group)
+            continue
+        yield embed(group["row"])
+        yield embed({name: value for name, value in group.items() if name != "row"})
+
+
+def totals(groups: Sequence[dict[str, Any]]) -> list[list[Any]]:
+    """Every history as it was and under each strategy: name, groups, partitions moved, most less fewest at worst."""
+    replayed = [group for group in groups if group["replays"]]
+    if not replayed:
+        return []
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for group in replayed:
+        for replay in group["replays"]:
+            by_name.setdefault(replay["assignor"], []).append(replay)
+    then = [group["replays"][0].get("skew_max_then") or 0 for group in replayed]
+    moved = sum(group["row"]["moved"] or 0 for group in replayed)
+    return [
+        ["as it was", len(replayed), moved, max(then)],
+        *([name, len(of), sum(n or 0 for one in of for n in one["moves"]), max(one.get("skew_max") or 0 for one in of)]
+          for name, of in sorted(by_name.items())),
+    ]  # fmt: skip
+
+
 @cache
 def _script() -> str:
     return "\n".join(_asset(name) for name in SCRIPTS)
@@ -75,18 +106,24 @@ def embed(payload: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def in_columns(group: dict[str, Any]) -> dict[str, Any]:
-    """A group with its plans, rebalances and replays as columns, which pack into a tenth less; the page takes both."""
-    plans, now, history = group["plans"], group["now"], group["history"]
+def packed_group(group: dict[str, Any]) -> dict[str, Any]:
+    """A group without what its row says already, and its tables as columns: a fifth less when packed."""
+    row, plans, now, history = group["row"], group["plans"], group["now"], group["history"]
     measures = _columns([plan["measures"] for plan in plans])
+    names = [f"{group['topics'][t]}-{n}" for t, n in zip(group["topic_of"], group["number"], strict=True)]
+    place = {name: p for p, name in enumerate(names)}
     return {
-        **group,
+        **{name: value for name, value in group.items() if name not in IN_ROW},
+        "row": [row.get(name) for name in FIELDS],
         # Who owns what now stands in the group itself.
         "now": {**now, "owner": None, "measures": {name: n for name, n in now["measures"].items() if name in DRAWN}},
         "plans": {**_columns(plans), "measures": measures},
         "replays": _columns(group["replays"]),
-        "history": {**history, "rebalances": _columns(history["rebalances"])},
-    }
+        "history": {
+            **history, "rebalances": _columns(history["rebalances"]),
+            "rows": [place.get(name, name) for name in history["rows"]],
+        },
+    }  # fmt: skip
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
 from apportion.history.fold import OTHERS
-from apportion.history.records import SHARE
 from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report import switching
 from apportion.report.describing import shown
 from apportion.report.group_data import group_data
+from apportion.report.group_list import Listed
 from apportion.report.lag_text import behind_by_topic, in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
 from apportion.report.roles import roles_data
@@ -55,15 +55,9 @@ def of_remembered(
         When anything of the cluster was last recorded.
     """
     group = build(observed.raw)
-    drawn = of_group(group, observed, remembered)
+    drawn = of_group(group, observed, remembered, times=times, now_ms=now_ms)
     drawn["history"]["lag"] = lag_line(series or {})
-    if now_ms and drawn["pace"]:
-        drawn["pace"] = {"last_hour": in_last_hour((one.at for one in remembered.rebalances), now_ms)}
-    if times is None:
-        return drawn
-    timed = page_data(member_labels(group), times.members, times.whole)
-    timed["topic_behind"] = behind_by_topic(group, times.partitions)
-    return {**drawn, **timed, "pace": {**drawn["pace"], **pace(times.whole)}}
+    return drawn if times is None else drawn | page_data(member_labels(group), times.members, times.whole)
 
 
 def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,14 +74,18 @@ def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str,
 def with_switch(observed: Observed, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
     """One group with what a switch to the new protocol does to it."""
     drawn = of_observed(observed) if past is None else of_remembered(past, observed)
-    return drawn | switch_data(switch)
+    return switched(drawn, switch)
+
+
+def switched(drawn: Mapping[str, Any], switch: Switch) -> dict[str, Any]:
+    """A group's data with what a switch does to it, and the answer in its row of the list."""
+    return {**drawn, **switch_data(switch), "row": {**drawn["row"], "switch": switching.page_row(switch)}}
 
 
 def switch_data(switch: Switch) -> dict[str, Any]:
     """What a switch to the new protocol does to a group, as one more field of its data."""
     return {
         "switch": {
-            "row": switching.page_row(switch),
             "online": switch.online.owner.tolist(),
             "fresh": switch.fresh.owner.tolist(),
             "advice": list(switch.advice),
@@ -97,34 +95,44 @@ def switch_data(switch: Switch) -> dict[str, Any]:
     }
 
 
-def of_group(group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """One group with its history, its members called as ``history`` has it."""
+def of_group(
+    group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None,
+    times: GroupTime | None = None, now_ms: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """One group with its history, its members called as ``history`` has it; its row tells of lag in time too."""
     replays_of = replay_totals(past)
     planned = [] if observed.kind in OTHERS else every_plan(group)
     drawn = group_data(
-        group, planned, facts=facts(observed, group, planned, past), history=history(past, names),
-        replays=replays(past, replays_of),
+        group, planned, facts=facts(observed, group, planned, past, times, now_ms),
+        history=history(past, names), replays=replays(past, replays_of),
     )  # fmt: skip
     drawn["history"]["commits"] = commits_in_lanes(past, drawn["history"]["rows"])
     return drawn
 
 
-def facts(observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None) -> dict[str, Any]:
+def facts(
+    observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None,
+    times: GroupTime | None = None, now_ms: int | None = None,
+) -> dict[str, Any]:  # fmt: skip
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
     distinct = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     seen = shown(observed, group)
     rebalanced_at = [one.at for one in past.rebalances] if past is not None else []
     word, figures = judge(group, observed.kind, observed.protocol, observed.owners_told, rebalanced_at)
+    why = [*seen.odd, *figures]
+    over_time: dict[str, Any] = {} if times is None else pace(times.whole)
+    if rebalanced_at:
+        over_time["last_hour"] = in_last_hour(rebalanced_at, now_ms or max(rebalanced_at))
+    behind = () if times is None else behind_by_topic(group, times.partitions)
     return {
         "state": observed.state or "",
         "protocol": observed.protocol or "",
         "kind": observed.kind or "",
-        "pace": {"last_hour": in_last_hour(rebalanced_at, max(rebalanced_at))} if rebalanced_at else {},
         "generation": observed.generation,
         "verdict": word,
-        "why": [*seen.odd, *figures],
-        "shared": observed.kind == SHARE,
+        "why": why,
+        "listed": Listed(seen, word, why, over_time, behind),
         "roles": roles_data(observed.kind, observed.members),
         "seats": seen.members_data(),
         "advice": advice(Comparison(group, distinct, {}, None, observed.kind, observed.protocol))

@@ -8,16 +8,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from apportion.arrays import UNKNOWN
 from apportion.comparison import compare
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
 from apportion.report import lag_text, page, page_groups
-from apportion.report.describing import ShownGroup
+from apportion.report.group_list import Listed, found_by, row_of
 from apportion.report.oddities import member_labels
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES
@@ -51,7 +51,7 @@ class Answers:
         self.collector, self.settings = collector, collector.settings
         self.rendered: Rendered = EMPTY
         self.summaries: Summaries = {}
-        self._kept: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+        self._kept: dict[str, tuple[tuple[Any, ...], Listed]] = {}
         self._lags: dict[str, tuple[int | None, ...]] = {}
         self.snapshot = collector.snapshot
         self._connections: Callable[[], int] = int
@@ -84,6 +84,7 @@ class Answers:
             self._lags = {
                 name: (*self._lags.get(name, ())[1 - SAMPLES :], row["lag"]) for name, row in summaries.items()
             }
+        self._switches.look_on(snapshot.living, self.settings.interval_s)
         if rendered.left_out and not before.left_out:
             log.warning("%s", self._beyond())
 
@@ -91,11 +92,11 @@ class Answers:
         """A group's row, worked out again where something of it has changed."""
         # The shown group is the same object from round to round as long as nothing changes.
         made_of = (state.shown, state.sentences, state.gone, state.past, state.past.version)
-        cached = self._kept.get(name)
-        if cached is None or cached[0][0] is not state.shown or cached[0][1:] != made_of[1:]:
-            cached = self._kept[name] = (made_of, summary(state))
+        kept = self._kept.get(name)
+        if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
+            kept = self._kept[name] = (made_of, listed(state))
         before = self.summaries.get(name)
-        row = {**cached[1], **pace_of(state)}
+        row = row_now(kept[1], state)
         return before if before == row else row
 
     def _beyond(self) -> str:
@@ -176,6 +177,7 @@ class Answers:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
         page_data = page_groups.of_group(state.group, state.observed, state.past.frozen(), names)
+        del page_data["row"]  # the page has it already
         page_data["history"]["lag"] = whole_line(state, self.snapshot.ends)
         members = of_readers(state.times, state.group.owner, state.group.M)
         more = lag_text.page_data(member_labels(state.group), members, state.whole)
@@ -235,55 +237,22 @@ class Answers:
         return well, b"ready\n" if well else f"not ready: {snapshot.trouble}\n".encode()
 
 
-def summary(state: GroupState) -> dict[str, Any]:
-    """A group as a row of the page's list has it."""
-    past = state.past
-    rows = list(past.rebalances)
-    return {
-        "group": state.name,
-        "kind": state.shown.seen.kind or "",
-        "state": "gone" if state.gone else state.shown.seen.state or "",
-        "protocol": state.shown.seen.protocol or "",
-        "verdict": state.verdict,
-        "why": state.odd[:6],
-        "members": state.group.M,
-        "partitions": state.group.P,
-        "lag": state.total_lag,
-        "heaviest": None if state.heaviest is None else round(state.heaviest, 4),
-        "rebalances": len(rows),
-        "moved": sum(row.moved for row in rows) if rows else None,
-        "needless": sum(row.needless or 0 for row in rows) if rows else None,
-        "who": who_of(state.shown),
-    }
+def listed(state: GroupState) -> Listed:
+    """What a group's row is made of while nothing of the group changes."""
+    rows = list(state.past.rebalances)
+    past = len(rows), sum(row.moved for row in rows), sum(row.needless or 0 for row in rows)
+    return Listed(state.shown, state.verdict, state.odd[:6], past=past, gone=state.gone)
 
 
-def pace_of(state: GroupState) -> dict[str, Any]:
-    """What of a group's row changes though nothing of the group does: its lag in time, and how long ago things were."""
-    moments = (row.at for row in state.past.rebalances)
-    return {
-        **lag_text.pace(state.whole),
-        "topics": topics_of(state),
-        "last_hour": lag_text.in_last_hour(moments, state.seen * 1000),
-    }
+def row_now(kept: Listed, state: GroupState) -> dict[str, Any]:
+    """A group's row, with what changes though nothing of the group does: its lag in time, and how long ago things were.
 
-
-def who_of(shown: ShownGroup) -> list[str]:
-    """What a reader may look for besides names of topics: members, and hosts where they may be shown."""
-    hosts = {host.lstrip("/") for host in shown.group.hosts or () if host}
-    return [*member_labels(shown.group)[:MOST_MEMBERS], *sorted(hosts)[:MOST_MEMBERS]]
-
-
-def topics_of(state: GroupState) -> list[list[Any]]:
-    """Each topic of a group with the messages left in it and the oldest one's age in seconds, as far as known."""
-    shown = state.shown
-    group = shown.group
-    behind = lag_text.behind_by_topic(group, state.times)
-    rows: list[list[Any]] = []
-    for t, topic in enumerate(group.topics):
-        lag = shown.lag[group.partitions(t)]
-        known = lag[lag != UNKNOWN]
-        rows.append([topic, sum(known.tolist()) if len(known) else None, behind[t]])
-    return sorted(rows, key=lambda row: (-(row[1] or 0), row[0]))[:MOST_TOPICS]
+    What readers look for besides is beside it.
+    """
+    last_hour = lag_text.in_last_hour((row.at for row in state.past.rebalances), state.seen * 1000)
+    behind = lag_text.behind_by_topic(state.group, state.times)
+    now = replace(kept, pace={**lag_text.pace(state.whole), "last_hour": last_hour}, behind=behind)
+    return {**row_of(now), **found_by(now, MOST_TOPICS, MOST_MEMBERS)}
 
 
 def history_names(state: GroupState) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Longs
+from apportion.arrays import UNKNOWN, Bools, Floats, Longs
 from apportion.history.lag_time import CAUGHT_UP_S, MARKERS_MAX, LagTime, LagTimes, maybe_markers
 from apportion.inputs.cluster_round import TopicLog
 from apportion.inputs.described_group import Observed
@@ -161,22 +161,10 @@ class GroupState:
         """(P,) messages left of topics that the group still wants; -1 unknown."""
         return np.where(self.counted, self.lag, UNKNOWN)
 
-    @cached_property
+    @property
     def total_lag(self) -> int | None:
         """All of these."""
-        known = self.owed[self.owed != UNKNOWN]
-        return sum(known.tolist()) if len(known) else None
-
-    @cached_property
-    def heaviest(self) -> float | None:
-        """The share of the lag that one member carries, from 0 to 1."""
-        lag = np.where(self.owed == UNKNOWN, 0, self.owed)
-        total = int(lag.sum())
-        if not total or not self.group.M:
-            return None
-        mine = self.group.owner != NOBODY
-        held = np.bincount(self.group.owner[mine], weights=lag[mine], minlength=self.group.M)
-        return float(held.max()) / total
+        return self.shown.total_lag
 
     @property
     def observed(self) -> Observed:

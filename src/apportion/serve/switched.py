@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -16,8 +16,10 @@ from apportion.report import page_groups, switching
 from apportion.serve.snapshot import GroupState
 
 KINDS: Final = (None, "classic", CONSUMER)
-ROWS_S: Final = 1.5
+ROWS_S: Final = 0.5
 """For how long one request works on the table of all groups."""
+ROUND_SHARE: Final = 0.05
+"""The share of a core that rounds spend on that table, until it has every group as it is."""
 KEPT: Final = 64
 """Groups whose answer is kept, the last asked for."""
 
@@ -61,20 +63,31 @@ class Switches:
     def rows(self, states: Iterable[GroupState]) -> tuple[list[Mapping[str, Any]], int]:
         """The page's table of all groups, and how many groups are still to be looked at: ask again.
 
-        A call takes a second or two; what was worked out is kept while the group stays as it is.
+        Mostly rounds have worked it out already; what they have not is worked on for a moment.
         """
-        until, rows, waiting = time.monotonic() + ROWS_S, [], 0
+        states = list(states)
+        waiting = self._work_out(states, time.monotonic, ROWS_S)
+        known = [self._rows[state.name][1] for state in states if state.name in self._rows]
+        return [row for row in known if row is not None], waiting
+
+    def look_on(self, states: Sequence[GroupState], interval_s: float) -> None:
+        """Go on with the table in a round: a person who asks for it does not wait."""
+        names = {state.name for state in states}
+        self._rows = {name: kept for name, kept in self._rows.items() if name in names}
+        self._work_out(states, time.thread_time, ROUND_SHARE * interval_s)
+
+    def _work_out(self, states: Iterable[GroupState], clock: Callable[[], float], some_s: float) -> int:
+        """Rows of groups that are not as they were, for so long; how many are left. Old rows stay meanwhile."""
+        until, waiting = clock() + some_s, 0
         for state in states:
-            key, cached = self._key(state), self._rows.get(state.name)
-            if cached is None or cached[0] != key:
-                if time.monotonic() > until:
+            key, kept = self._key(state), self._rows.get(state.name)
+            if kept is None or kept[0] != key:
+                if clock() > until:
                     waiting += 1
                     continue
                 seen = switch_of(state)
-                cached = self._rows[state.name] = key, None if seen is None else switching.page_row(seen)
-            if cached[1] is not None:
-                rows.append(cached[1])
-        return rows, waiting
+                self._rows[state.name] = key, None if seen is None else switching.page_row(seen)
+        return waiting
 
     @staticmethod
     def _key(state: GroupState) -> tuple[Any, ...]:

@@ -57,6 +57,14 @@ const inkOn = (m) => { const [r, g, b] = shade(m); return .299 * r + .587 * g + 
 // A letter beside each colour, because colours alone do not reach everybody: A to Z, AA, AB, ...
 const letter = (m) => (m >= 26 ? letter(Math.floor(m / 26) - 1) : "") + String.fromCharCode(65 + m % 26);
 
+// A sentence as nodes: a word with hyphens, as most names are, goes to the next line whole where it fits there.
+const PROSE = new Set(["p", "li", "b", "code", "summary"]);
+const sentence = (text) => visible(text).split(/(\S+-\S*|-\S+)/).map((part, i) => {
+  if (i % 2 === 0) return part;
+  const word = document.createElement("span");
+  word.className = "word"; word.textContent = part;
+  return word;
+});
 const READ = new Set(["title", "aria-label"]); // attributes that a person reads
 function dress(node, attributes) {
   for (const [key, value] of Object.entries(attributes)) if (value !== null && value !== undefined) node.setAttribute(key, READ.has(key) ? visible(value) : value);
@@ -64,7 +72,8 @@ function dress(node, attributes) {
 }
 function element(name, attributes = {}, ...children) {
   const node = dress(document.createElement(name), attributes);
-  node.append(...children.filter((child) => child !== null && child !== undefined).map((child) => typeof child === "string" ? visible(child) : child));
+  const written = PROSE.has(name) ? sentence : (text) => [visible(text)];
+  node.append(...children.flatMap((child) => child === null || child === undefined ? [] : typeof child === "string" ? written(child) : [child]));
   return node;
 }
 function svg(name, attributes = {}, text = null) {
@@ -88,14 +97,19 @@ function sparkline(values, label, width = 72, height = 18, most = Math.max(1, ..
 const fromTo = (values) => { const known = values.filter((n) => n !== null); return known.length ? `from ${number(known[0])} to ${number(known.at(-1))}, at most ${number(Math.max(...known))}` : "unknown"; };
 
 // A box whose content goes on to the right says so, and goes there, until one is at its end.
-const edges = new ResizeObserver((entries) => entries.forEach(({ target }) => edge(target.matches(".scroll") ? target : target.parentElement)));
-function edge(box) { box?.toggleAttribute("data-more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2); }
-function goesOn(box) {
-  const more = element("button", { type: "button", class: "more", title: "Show the columns that are hidden to the right" }, "More columns →");
+const edges = new ResizeObserver((entries) => entries.forEach(({ target }) => edge(target.matches(".scroll, .picture") ? target : target.parentElement)));
+const ended = (box) => box.scrollLeft + box.clientWidth >= box.scrollWidth - 2;
+function edge(box) { box?.toggleAttribute("data-more", !ended(box)); }
+function moreOf(box, label, says) {
+  const more = element("button", { type: "button", class: "more", title: says }, label);
   more.addEventListener("click", () => box.scrollBy({ left: box.clientWidth * .7, behavior: "smooth" }));
-  box.append(more);
-  edges.observe(box); edges.observe(box.firstElementChild);
+  edges.observe(box);
   box.addEventListener("scroll", () => edge(box), { passive: true });
+  return more;
+}
+function goesOn(box) {
+  box.append(moreOf(box, "More columns →", "Show the columns that are hidden to the right"));
+  edges.observe(box.firstElementChild);
   return box;
 }
 
@@ -109,7 +123,7 @@ function table(head, rows, caption) {
   const cell = (value, i, tag) => {
     const looks = [numeric[i] ? "n" : "", value?.best ? "best" : "", String(bare(value) ?? "").length > 40 ? "long" : ""].join(" ").trim();
     const star = value?.best ? element("span", { title: "best of this column" }, " *") : null;
-    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null, title: !i && narrow() ? String(bare(value) ?? "") : null }, shown(bare(value), i), star);
+    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null, title: !i && narrow() ? String(bare(value) ?? "") : null }, ...(looks.endsWith("long") ? sentence(shown(bare(value), i)) : [shown(bare(value), i)]), star);
   };
   const line = (cells, tag) => element("tr", {}, ...cells.map((value, i) => cell(value, i, tag)));
   return goesOn(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
@@ -126,29 +140,36 @@ function figure({ id, title, says, draw, head, rows, tools = [], key = () => [],
   const box = element("figure", { class: wide ? "wide" : null, id: "picture-" + id, "aria-labelledby": "title-" + id },
     element("figcaption", {}, element("h3", { id: "title-" + id }, title), caption),
     tools.length ? element("p", { class: "tools" }, ...tools) : null, picture, colours, more);
-  let width = 0;
-  const paint = () => {
-    picture.replaceChildren(draw(width));
-    const over = picture.scrollWidth > picture.clientWidth + 1 || picture.scrollHeight > picture.clientHeight + 1;
+  const further = moreOf(picture, "It goes on →", "Show what is hidden to the right of the picture");
+  let width = 0, over = false, open = false;
+  const measure = () => { width = Math.max(260, picture.clientWidth); }, paint = () => picture.replaceChildren(draw(width), further);
+  const look = () => { open = !ended(picture); over = open || picture.scrollWidth > picture.clientWidth + 1 || picture.scrollHeight > picture.clientHeight + 1; };
+  const mark = () => {
+    picture.toggleAttribute("data-more", open);
     for (const [name, value] of [["tabindex", "0"], ["role", "group"], ["aria-label", title + ", scrolls"]]) {
       if (over) picture.setAttribute(name, value); else picture.removeAttribute(name);
     }
   };
   const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(table(head(), rows(), title)); };
   more.addEventListener("toggle", numbers);
-  box.refresh = () => {
-    caption.textContent = visible(says());
+  const tell = () => {
+    caption.replaceChildren(...sentence(says()));
     colours.replaceChildren(...key().map(([label, ground, mark]) => {
       const dot = element("i", { "aria-hidden": "true" }, mark ?? ""); dot.style.background = ground;
       if (mark) dot.style.color = "#000";
       return element("li", { title: label }, dot, short(label, 44));
     }));
-    width = Math.max(260, picture.clientWidth);
-    paint(); numbers();
+    numbers();
   };
-  drawn.set(picture, () => { const now = Math.max(260, picture.clientWidth); if (now !== width) { width = now; paint(); } });
+  box.steps = [tell, measure, paint, look, mark];
+  box.refresh = () => refreshAll([box]);
+  drawn.set(picture, () => { const was = width; measure(); if (was !== width) { paint(); look(); mark(); } });
   resized.observe(picture);
   return box;
+}
+// Step by step for all: what is measured after something was drawn costs a layout of the page.
+function refreshAll(boxes) {
+  for (let step = 0; step < 5; step++) for (const box of boxes) box.steps?.[step]();
 }
 function selection(label, names, chosen, change) {
   const choice = element("select", {}, ...names.map(([value, name]) => element("option", { value, selected: value === chosen ? "" : null }, name)));

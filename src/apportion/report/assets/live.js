@@ -1,27 +1,4 @@
 // A live page: rounds of its server come as events, and so do the pictures of the group that is chosen.
-function lagByTopic(group) {
-  const lag = group.topics.map(() => 0);
-  group.topic_of.forEach((t, p) => { lag[t] += group.lag[p]; });
-  return group.topics.map((topic, t) => [topic, group.lag_known ? lag[t] : null, group.topic_behind?.[t] ?? null]);
-}
-
-// A row of the list, of a group in full as of one that is only listed.
-const rows = new WeakMap();
-function rowFor(group) {
-  if (!group.history) return group;
-  if (!rows.has(group)) rows.set(group, rowMade(group));
-  return rows.get(group);
-}
-function rowMade(group) {
-  const past = group.history.rebalances;
-  return {
-    group: group.group, kind: group.kind ?? "", state: group.state, protocol: group.protocol, verdict: group.verdict, why: group.why,
-    members: group.members.length, partitions: group.number.length, lag: lagOf(group), heaviest: heaviest(group),
-    topics: lagByTopic(group), who: [...group.members, ...(group.hosts ?? [])], ...group.pace,
-    rebalances: past.length, moved: movesOf(group), needless: needlessOf(group),
-  };
-}
-
 // Lag at the last rounds: a line a member and a line a partition, each side in one scale.
 function lagLines(group) {
   const { at, members, partitions } = group.lines;

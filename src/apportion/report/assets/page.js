@@ -1,25 +1,13 @@
 // The page itself: the list of groups, and the one that was chosen. Text goes in as text, never as markup.
 // Large data comes packed: the page for thousands of groups must stay small enough to mail.
 async function unpacked(node) {
-  if (node.type === "application/json") return node.textContent;
-  const bytes = Uint8Array.from(atob(node.textContent), (letter) => letter.charCodeAt(0));
+  if (node.type !== "application/gzip") return node.textContent;
+  const letters = atob(node.textContent), bytes = new Uint8Array(letters.length);
+  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i); // a callback a letter takes ten times as long
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 }
 
-const moved = (r) => r.moved ?? 0;
-const movesOf = (group) => group.history.rebalances.length ? sum(group.history.rebalances.map(moved)) : null;
-const needlessOf = (group) => group.history.rebalances.length ? sum(group.history.rebalances.map((r) => r.needless ?? 0)) : null;
-const heaviest = (group) => {
-  const total = lagOf(group);
-  return total && group.members.length ? Math.max(0, ...perMember(group, group.owner, (p) => group.lag[p])) / total : null;
-};
 const share = (value) => Math.round(value * 100) + " %";
-// What the page's list has besides the columns that it shares with the command line: [field, label, what it means].
-const MORE = [
-  ["rebalances", "Rebalances", "all that are remembered"],
-  ["moved", "Moved", "partitions that went from one member to another that stayed, in all these rebalances"],
-  ["needless", "Needless", "moves that the fairest sharing did not need"],
-];
 // How a value is written where that is not as a number or a text is.
 const WRITTEN = {
   behind_s: (value) => lasting(value),
@@ -27,9 +15,6 @@ const WRITTEN = {
   catch_up_s: (value) => value === Infinity ? "never" : value < 1 ? "now" : "in " + lasting(value),
   heaviest: share,
 };
-const TEXTS = new Set(["group", "verdict", "kind", "state", "protocol"]);
-const RARE = new Set(["behind_s", "trend", "catch_up_s", "heaviest", "last_hour", "rebalances", "moved", "needless"]); // left out of a page where no group has one
-const RANK = { OK: 0, "": 1, WARN: 2, ERR: 3 };
 const MOOD = { OK: "ok", WARN: "warn", ERR: "bad" };
 const MOST_GROUPS = 200;
 // Seconds in the largest unit that leaves a whole number.
@@ -39,46 +24,53 @@ const valueOf = (row, name) => name === "catch_up_s" && row.catch_up_s === null 
 
 // A row for each topic and group that reads it, the one that is furthest behind first.
 function byTopic(entries, wanted) {
-  const rows = entries.flatMap(({ group, row }) => (row.topics ?? []).map(([topic, lag, behind]) => [topic, group.group || "(no name)", row.verdict || "–", lag, behind ?? null]));
+  const rows = entries.flatMap(({ row }) => row.topics.map(([topic, lag, behind]) => [topic, row.group || "(no name)", row.verdict || "–", lag, behind ?? null]));
   const words = (row) => (row[0] + " " + row[1]).toLowerCase();
   return rows.filter((row) => words(row).includes(wanted)).sort((a, b) => (b[4] ?? -1) - (a[4] ?? -1) || (b[3] ?? -1) - (a[3] ?? -1) || (a[0] < b[0] ? -1 : 1));
 }
 
 function cluster(data) {
-  const columns = [...data.list.columns, ...MORE].filter(([name]) => data.live || !RARE.has(name) || data.groups.some((group) => valueOf(rowFor(group), name) !== null));
+  const { rank, trouble } = data.list;
+  // A column of which no group knows anything is left out; of a live page something may come.
+  const told = (name) => data.live || name === "group" || name === "verdict" || data.rows.some((row) => (valueOf(row, name) ?? "") !== "");
+  const columns = data.list.columns.filter(([name]) => told(name)), isText = new Set(columns.filter(([, , , text]) => text).map(([name]) => name));
   const at = Object.fromEntries(columns.map(([name], i) => [name, i]));
   const lags = new Map(); // of a live page: each group's lag at the last rounds, oldest first
-  const entryOf = (group, i) => {
-    const row = rowFor(group), values = columns.map(([name]) => valueOf(row, name));
-    const known = [row.group, row.kind, row.state, row.protocol, row.verdict, ...(row.topics ?? []).map(([topic]) => topic), ...(row.who ?? [])];
-    return { group, i, values, row, text: known.join(" ").toLowerCase(), line: null };
-  };
-  const remember = (groups) => {
-    for (const group of data.live ? groups : []) {
-      lags.set(group.group, group.lags ?? [...(lags.get(group.group) ?? []), group.lag ?? null].slice(-60));
-      delete group.lags;
+  const entryOf = (row, i) => ({
+    row, i, line: null, values: columns.map(([name]) => valueOf(row, name)),
+    get text() { // what Find looks in, put together when somebody looks
+      const known = [row.group, row.kind, row.state, row.protocol, row.verdict, ...row.topics.map(([topic]) => topic), ...row.who].join(" ").toLowerCase();
+      Object.defineProperty(this, "text", { value: known });
+      return known;
+    },
+  });
+  const remember = (rows) => {
+    for (const row of data.live ? rows : []) {
+      lags.set(row.group, row.lags ?? [...(lags.get(row.group) ?? []), row.lag ?? null].slice(-60));
+      delete row.lags;
     }
   };
-  remember(data.groups);
-  let shown = data.groups.map(entryOf), current = null;
+  remember(data.rows);
+  let shown = data.rows.map(entryOf), current = null;
   let order = { column: at.verdict, down: true }, all = false, only = null;
 
   const line = (name) => { const values = lags.get(name) ?? []; return sparkline(values, `lag in ${count(values.length, "round")}: ${fromTo(values)}`); };
   let round = 0;
   function lineOf(entry) {
-    if (entry.line && data.live && entry.round !== round) entry.line.cells[at.lag].firstChild.replaceWith(line(entry.group.group));
+    const { row } = entry;
+    if (entry.line && data.live && entry.round !== round) entry.line.cells[at.lag].firstChild.replaceWith(line(row.group));
     entry.round = round;
     if (entry.line) return entry.line;
     const cells = entry.values.map((value, c) => {
       const [name] = columns[c], written = WRITTEN[name];
-      if (name === "group") return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(entry.group.group), title: value }, short(value, narrow() ? 18 : 44) || "(no name)"));
-      if (name === "verdict") return element("td", { class: "verdict " + (MOOD[value] ?? ""), title: entry.group.why.join(" ") || null }, value || "–");
-      if (TEXTS.has(name)) return element("td", {}, value || "–");
-      if (name === "lag" && data.live) return element("td", { class: "n line" }, line(entry.group.group), number(value));
+      if (name === "group") return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(row.group), title: value }, short(value, narrow() ? 18 : 44) || "(no name)"));
+      if (name === "verdict") return element("td", { class: "verdict " + (MOOD[value] ?? ""), title: row.why.join(" ") || null }, value || "–");
+      if (isText.has(name)) return element("td", {}, value || "–");
+      if (name === "lag" && data.live) return element("td", { class: "n line" }, line(row.group), number(value));
       return element("td", { class: "n" }, value !== null && written ? written(value) : number(value));
     });
     entry.line = element("tr", {}, ...cells);
-    if (entry.group.group === current) entry.line.setAttribute("aria-current", "true");
+    if (row.group === current) entry.line.setAttribute("aria-current", "true");
     return entry.line;
   }
   const verdicts = Object.keys(MOOD).reverse().map((verdict) => {
@@ -89,10 +81,10 @@ function cluster(data) {
   });
   function draw() {
     const wanted = $("find").value.trim().toLowerCase(), c = order.column, sign = order.down ? -1 : 1;
-    const weight = (v) => c === at.verdict ? RANK[v] ?? 1 : v;
+    const weight = (v) => c === at.verdict ? rank[v] ?? 1 : v;
     // The order that everything begins with, as the command line has it: of equal verdicts the longest behind, and so on.
-    const graver = (a, b) => c !== at.verdict ? 0 : data.list.trouble.slice(1).reduce((d, name) => d || (b.row[name] ?? -1) - (a.row[name] ?? -1), 0);
-    const found = shown.filter((entry) => entry.text.includes(wanted));
+    const graver = (a, b) => c !== at.verdict ? 0 : trouble.slice(1).reduce((d, name) => d || (b.row[name] ?? -1) - (a.row[name] ?? -1), 0);
+    const found = wanted ? shown.filter((entry) => entry.text.includes(wanted)) : shown;
     const matches = found.filter((entry) => only === null || entry.row.verdict === only).sort((a, b) => {
       const x = weight(a.values[c]), y = weight(b.values[c]);
       if (x === null || y === null) return (x === null) - (y === null) || a.i - b.i;
@@ -123,22 +115,22 @@ function cluster(data) {
   columns.forEach(([name, label, says], i) => {
     const button = element("button", { type: "button", title: says || null }, label, element("span", { "aria-hidden": "true" }));
     button.addEventListener("click", () => {
-      order = { column: i, down: order.column === i ? !order.down : !TEXTS.has(name) || name === "verdict" };
+      order = { column: i, down: order.column === i ? !order.down : !isText.has(name) };
       draw();
     });
-    $("groups").tHead.rows[0].append(element("th", { scope: "col", class: TEXTS.has(name) ? null : "n" }, button));
+    $("groups").tHead.rows[0].append(element("th", { scope: "col", class: isText.has(name) || name === "verdict" ? null : "n" }, button));
   });
   goesOn($("groups").parentElement);
   $("find").addEventListener("input", draw);
   $("topics").addEventListener("toggle", topics);
   $("all").addEventListener("click", () => { all = true; draw(); });
   draw();
-  const mark = (name) => { current = name; for (const entry of shown) if (entry.line) { if (entry.group.group === name) entry.line.setAttribute("aria-current", "true"); else entry.line.removeAttribute("aria-current"); } };
+  const mark = (name) => { current = name; for (const entry of shown) if (entry.line) { if (entry.row.group === name) entry.line.setAttribute("aria-current", "true"); else entry.line.removeAttribute("aria-current"); } };
   // Rows that stayed as they were are kept, with the reader's focus on them.
-  const update = (groups) => {
-    remember(groups); round += 1;
-    const known = new Map(shown.map((entry) => [entry.group.group, entry])), active = document.activeElement, held = $("groups").contains(active) ? active.getAttribute("href") : null;
-    shown = groups.map((group, i) => { const was = known.get(group.group); if (was?.group === group) { was.i = i; return was; } return entryOf(group, i); });
+  const update = (rows) => {
+    remember(rows); round += 1;
+    const known = new Map(shown.map((entry) => [entry.row.group, entry])), active = document.activeElement, held = $("groups").contains(active) ? active.getAttribute("href") : null;
+    shown = rows.map((row, i) => { const was = known.get(row.group); if (was?.row === row) { was.i = i; return was; } return entryOf(row, i); });
     draw();
     if (held) [...$("groups").tBodies[0].querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus({ preventScroll: true });
   };
@@ -152,7 +144,7 @@ function switches(data) {
     rows.length ? table(Object.keys(rows[0]), rows.map((row) => Object.values(row)), "Should each group switch to the broker's protocol?") : "");
   box.append(answer);
   if (!data.live) {
-    const rows = data.groups.filter((group) => group.switch?.row).map((group) => group.switch.row);
+    const rows = data.rows.filter((row) => row.switch).map((row) => row.switch);
     box.hidden = rows.length < 2;
     if (!box.hidden) show(rows, "");
     return;
@@ -170,19 +162,13 @@ function switches(data) {
 }
 
 // The whole cluster in a line, and its history under every strategy.
-function overview(groups) {
-  const listed = groups.map(rowFor), lags = listed.map((g) => g.lag).filter((n) => n !== null), past = listed.filter((g) => g.rebalances);
+function overview(listed, totals = []) {
+  const lags = listed.map((g) => g.lag).filter((n) => n !== null), past = listed.filter((g) => g.rebalances);
   const facts = [["Messages to read", lags.length ? sum(lags) : null], ["Rebalances", past.length ? sum(past.map((g) => g.rebalances)) : null],
     ["Partitions moved", past.length ? sum(past.map((g) => g.moved)) : null], ["of them needlessly", past.length ? sum(past.map((g) => g.needless)) : null]];
   $("facts").replaceChildren(...facts.filter(([, n]) => n !== null).map(([label, n]) => element("li", {}, label + " ", element("b", {}, number(n)))));
-  const replayed = groups.filter((g) => g.replays?.length);
-  if (replayed.length < 2) return;
-  const names = [...new Set(replayed.flatMap((g) => g.replays.map((r) => r.assignor)))].sort();
-  const rows = names.map((name) => {
-    const mine = replayed.flatMap((g) => g.replays.filter((r) => r.assignor === name));
-    return [name, mine.length, sum(mine.map((r) => sum(r.moves))), Math.max(...mine.map((r) => r.skew_max ?? 0))];
-  });
-  rows.unshift(["as it was", replayed.length, sum(replayed.map((g) => movesOf(g) ?? 0)), Math.max(...replayed.map((g) => g.replays[0].skew_max_then ?? 0))]);
+  const rows = [...totals];
+  if (!(rows[0]?.[1] > 1)) return;
   const apart = rows[0][3], uneven = (row) => row[3] > apart;
   rows.sort((a, b) => uneven(a) - uneven(b)); // those that are not to be compared stand last
   const box = figure({
@@ -211,7 +197,6 @@ function inTime(seconds) {
 }
 
 function drawGroup(group) {
-  group.plans = rowsOf(group.plans);
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
   const some = group.members.length && group.number.length, planned = some && group.plans.length;
@@ -242,14 +227,29 @@ function drawGroup(group) {
     some && (group.kind === "classic" || group.kind === "consumer") && group.group ? element("p", { class: "note" }, "What a rolling restart would do to it, before it happens: ", element("code", {}, `apportion what-if … --group '${group.group.replaceAll("'", "'\\''")}' --rolling -o html > rollout.html`)) : "",
     box);
   box.append(...drawn);
-  for (const f of drawn) f.refresh?.();
+  refreshAll(drawn);
+}
+
+// A page on its own has two lines a group: its row in the list, and all of it, which is read when it is chosen.
+function dataOf(text) {
+  const [head, ...lines] = text.split("\n"), data = JSON.parse(head), step = data.live ? 1 : 2;
+  const rows = JSON.parse("[" + lines.filter((_, i) => i % step === 0).join(",") + "]");
+  data.rows = rows.map((row) => Array.isArray(row) ? Object.fromEntries(data.list.fields.map((name, i) => [name, row[i]])) : row);
+  data.whole = (name) => {
+    const i = data.rows.findIndex((row) => row.group === name), { group: _, kind, state, protocol, verdict, why } = data.rows[i];
+    const group = { ...JSON.parse(lines[2 * i + 1]), group: name, kind, state, protocol, verdict, why }, past = group.history;
+    past.rows = past.rows.map((row) => typeof row === "number" ? `${group.topics[group.topic_of[row]]}-${group.number[row]}` : row);
+    group.plans = rowsOf(group.plans); group.replays = rowsOf(group.replays); group.history.rebalances = rowsOf(group.history.rebalances);
+    group.now.owner ??= group.owner;
+    return group;
+  };
+  return data;
 }
 
 (async () => {
-  const data = JSON.parse(await unpacked($("data"))), started = performance.now();
-  for (const group of data.groups) if (group.history) { group.replays = rowsOf(group.replays); group.history.rebalances = rowsOf(group.history.rebalances); group.now.owner ??= group.owner; }
+  const data = dataOf(await unpacked($("data"))), began = performance.now();
   $("title").textContent = visible(data.title);
-  $("source").textContent = [visible(data.source), data.at && `page made ${data.at.slice(0, 16).replace("T", " ")} UTC`].filter(Boolean).join(" · ");
+  $("source").replaceChildren(...sentence([data.source, data.at && `page made ${data.at.slice(0, 16).replace("T", " ")} UTC`].filter(Boolean).join(" · ")));
   $("theme").addEventListener("click", () => {
     const root = document.documentElement.dataset, dark = root.theme ? root.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.theme = dark ? "light" : "dark";
@@ -257,19 +257,19 @@ function drawGroup(group) {
   let current = null, drawn = null;
   const list = cluster(data), live = data.live ? { number: data.live.number } : null;
   const asked = () => { try { return location.hash.startsWith("#group=") ? decodeURIComponent(location.hash.slice(7)) : null; } catch { return null; } };
-  const first = () => { const rows = data.groups.map(rowFor); return data.groups[rows.indexOf([...rows].sort((a, b) => (b.members > 0) - (a.members > 0) || (b.lag ?? -1) - (a.lag ?? -1))[0])]; };
+  const first = () => [...data.rows].sort((a, b) => (b.members > 0) - (a.members > 0) || (b.lag ?? -1) - (a.lag ?? -1))[0];
   const notes = (sentences) => $("notes").replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
   const clock = (at) => at ? at.slice(0, 19).replace("T", " ") + " UTC" : "";
   const status = (text) => { $("source").textContent = text; };
   const choose = () => {
-    const name = asked(), group = data.groups.find((g) => g.group === name) ?? (current !== null ? null : first());
-    if (!group || group.group === current) return;
-    current = group.group;
+    const name = asked(), row = data.rows.find((one) => one.group === name) ?? (current !== null ? null : first());
+    if (!row || row.group === current) return;
+    current = row.group;
     list.mark(current);
-    if (live) { drawn = null; $("group").replaceChildren(element("h2", { id: "name", tabindex: "-1" }, current || "(no name)")); follow(current); } else drawGroup(group);
+    if (live) { drawn = null; $("group").replaceChildren(element("h2", { id: "name", tabindex: "-1" }, current || "(no name)")); follow(current); } else drawGroup(data.whole(current));
     if (name !== null) $("name").focus();
   };
-  const single = () => { if (data.groups.length < 2) document.documentElement.dataset.single = ""; else delete document.documentElement.dataset.single; };
+  const single = () => { if (data.rows.length < 2) document.documentElement.dataset.single = ""; else delete document.documentElement.dataset.single; };
   const waits = () => {
     $("group").textContent = !data.live ? "There are no consumer groups: nobody has joined one or committed yet, or whoever asked may not see them."
       : !data.at ? "This page waits for the first answer of the cluster. It comes by itself; above stands why, if it takes long."
@@ -277,13 +277,13 @@ function drawGroup(group) {
   };
   const onRound = (round) => {
     data.at = round.at;
-    const byName = new Map(round.whole ? [] : data.groups.map((group) => [group.group, group]));
-    for (const group of round.groups) byName.set(group.group, { ...byName.get(group.group), ...group });
+    const byName = new Map(round.whole ? [] : data.rows.map((row) => [row.group, row]));
+    for (const row of round.groups) byName.set(row.group, { ...byName.get(row.group), ...row });
     for (const name of round.gone) byName.delete(name);
-    data.groups = [...byName.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
-    list.update(data.groups); overview(data.groups); notes(round.notes); single();
+    data.rows = [...byName.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
+    list.update(data.rows); overview(data.rows); notes(round.notes); single();
     status(`live, as of ${clock(round.at) || "no round yet"}`);
-    if (!data.groups.length) { waits(); current = null; return; }
+    if (!data.rows.length) { waits(); current = null; return; }
     if (current === null || (asked() !== null && asked() !== current)) choose(); // the group that a link names may come later
   };
   const onGroup = (group) => {
@@ -293,11 +293,11 @@ function drawGroup(group) {
     document.documentElement.dataset.groupDrawn = group.group;
   };
   const follow = live ? listen(live, onRound, onGroup, () => status("The server does not answer; this page shows its last answer.")) : () => {};
-  overview(data.groups); switches(data);
+  overview(data.rows, data.totals); switches(data);
   addEventListener("hashchange", choose);
   if (live) { notes(data.live.notes); status(data.at ? `live, as of ${clock(data.at)}` : "live, waiting for the first round"); }
-  if (data.groups.length) choose(); else waits();
+  if (data.rows.length) choose(); else waits();
   if (live && current === null) follow(null);
   single();
-  document.documentElement.dataset.drawnMs = (performance.now() - started).toFixed(0);
+  document.documentElement.dataset.drawnMs = (performance.now() - began).toFixed(0);
 })();
