@@ -14,9 +14,12 @@ from tests.report.many_groups import different_groups
 from tests.report.test_page import one_group, page_data
 
 import apportion
-from apportion.model.group_json import read_group
+from apportion import rollouts, whatif
+from apportion.inputs.described_group import Observed
+from apportion.model.group_json import group_to_dict, read_group
 from apportion.report import page
 from apportion.report.group_data import group_data
+from apportion.report.rollouts import page_data as rollout_page
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +37,10 @@ def written(folder: Path, groups: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("width", [360, 390, 768, 1280])
 def test_nothing_is_wider_than_the_screen(browser: Browser, tmp_path: Path, width: int) -> None:
-    path = written(tmp_path, [page_data("g"), page_data("a-group-with-a-very-long-name." * 6)])
+    groups = [page_data("g"), page_data("a-group-with-a-very-long-name." * 6)]
+    for one in groups[0]["history"]["rebalances"]:
+        one["cause"] = "rolling 3 of 3: a-member-with-a-long-name-3 comes back"
+    path = written(tmp_path, groups)
     browser.open(path, width)
     assert browser.js("document.documentElement.scrollWidth") <= width
     cut = """[...document.querySelectorAll("svg")].flatMap((picture) => [...picture.querySelectorAll("text")]
@@ -152,6 +158,7 @@ def test_trouble_comes_first_and_the_count_of_a_verdict_shows_those_groups_alone
     ]
     browser.open(written(tmp_path, groups), 1280)
     assert listed(browser) == ["c", "d", "b", "a"]
+    assert browser.js("document.getElementById('name').textContent") == "c", "it is drawn first too"
     row = browser.js("document.querySelector('#groups tbody tr:nth-child(2)').innerText").split("\t")
     assert row[3:6] == ["60 s", "+1.5/s", "never"]
     press = "[...document.querySelectorAll('#verdicts button')].find((b) => b.textContent === 'WARN 2').click()"
@@ -335,4 +342,21 @@ def test_a_group_without_members_says_so_instead_of_drawing_nothing(browser: Bro
     browser.open(written(tmp_path, [with_row({**data, "members": [], "owner": [-1, -1]}, members=0)]), 390)
     assert "No members and no history" in browser.js("document.getElementById('group').textContent")
     assert browser.js("document.querySelectorAll('figure').length") == 0
+    assert browser.complaints() == []
+
+
+def test_a_rollout_shows_what_it_brings_and_compares_no_strategies_with_a_present_that_it_ends(
+    browser: Browser, tmp_path: Path
+) -> None:
+    members = {f"m{i}": {"client_id": f"worker-{i}", "topics": ["t"]} for i in range(3)}
+    group = whatif.settled(apportion.plan({"group": "g", "topics": {"t": 7}, "members": members}, "cooperative-sticky"))
+    stages = rollouts.rollout(group, ["rolling"], "cooperative")
+    drawn = rollout_page(Observed(group_to_dict(group)), group, stages, rollouts.Times())
+    browser.open(written(tmp_path, [drawn]), 390)
+    shown = browser.js("[...document.querySelectorAll('figure')].map((one) => one.id)")
+    assert {"picture-time", "picture-owners"} <= set(shown)
+    assert not {"picture-strategies", "picture-lag", "picture-tradeoff", "picture-timeline"} & set(shown)
+    told = browser.js("[...document.querySelectorAll('#group > .advice')].map((one) => one.textContent)")
+    assert told == drawn["advice"]
+    assert browser.js("document.documentElement.scrollWidth") <= 390
     assert browser.complaints() == []

@@ -118,12 +118,12 @@ const narrow = () => innerWidth < 640;
 function table(head, rows, caption) {
   const bare = (cell) => cell !== null && typeof cell === "object" ? cell.text : cell;
   const numeric = head.map((_, i) => rows.every((row) => typeof bare(row[i]) === "number" || bare(row[i]) === "–" || bare(row[i]) === null));
-  // On a narrow screen the first column, which stays, would cover the others: names are cut in the middle.
-  const shown = (value, i) => typeof value === "number" ? number(value) : i || !narrow() ? String(value ?? "–") : short(String(value ?? "–"), 18);
+  // The first column stays, and would cover the others: names there are cut in the middle.
+  const shown = (value, i) => typeof value === "number" ? number(value) : i ? String(value ?? "–") : short(String(value ?? "–"), narrow() ? 18 : 44);
   const cell = (value, i, tag) => {
-    const looks = [numeric[i] ? "n" : "", value?.best ? "best" : "", String(bare(value) ?? "").length > 40 ? "long" : ""].join(" ").trim();
+    const looks = [numeric[i] ? "n" : "", value?.best ? "best" : "", i && String(bare(value) ?? "").length > 40 ? "long" : ""].join(" ").trim();
     const star = value?.best ? element("span", { title: "best of this column" }, " *") : null;
-    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null, title: !i && narrow() ? String(bare(value) ?? "") : null }, ...(looks.endsWith("long") ? sentence(shown(bare(value), i)) : [shown(bare(value), i)]), star);
+    return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null, title: !i && String(bare(value) ?? "").length > (narrow() ? 18 : 44) ? bare(value) : null }, ...(looks.endsWith("long") ? sentence(shown(bare(value), i)) : [shown(bare(value), i)]), star);
   };
   const line = (cells, tag) => element("tr", {}, ...cells.map((value, i) => cell(value, i, tag)));
   return goesOn(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },

@@ -52,7 +52,7 @@ function cluster(data) {
   };
   remember(data.rows);
   let shown = data.rows.map(entryOf), current = null;
-  let order = { column: at.verdict, down: true }, all = false, only = null;
+  let order = { column: at.verdict, down: true }, all = false, only = null, matches = [];
 
   const line = (name) => { const values = lags.get(name) ?? []; return sparkline(values, `lag in ${count(values.length, "round")}: ${fromTo(values)}`); };
   let round = 0;
@@ -85,7 +85,7 @@ function cluster(data) {
     // The order that everything begins with, as the command line has it: of equal verdicts the longest behind, and so on.
     const graver = (a, b) => c !== at.verdict ? 0 : trouble.slice(1).reduce((d, name) => d || (b.row[name] ?? -1) - (a.row[name] ?? -1), 0);
     const found = wanted ? shown.filter((entry) => entry.text.includes(wanted)) : shown;
-    const matches = found.filter((entry) => only === null || entry.row.verdict === only).sort((a, b) => {
+    matches = found.filter((entry) => only === null || entry.row.verdict === only).sort((a, b) => {
       const x = weight(a.values[c]), y = weight(b.values[c]);
       if (x === null || y === null) return (x === null) - (y === null) || a.i - b.i;
       return (x < y ? -1 : x > y ? 1 : 0) * sign || graver(a, b) || a.i - b.i;
@@ -134,7 +134,9 @@ function cluster(data) {
     draw();
     if (held) [...$("groups").tBodies[0].querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus({ preventScroll: true });
   };
-  return { mark, update };
+  // The first of the list that has members; where nobody has, the first.
+  const first = () => (matches.find(({ row }) => row.members) ?? matches[0])?.row;
+  return { mark, update, first };
 }
 
 // Every group's answer to one question; a live server works it out when somebody asks, some groups at a time.
@@ -199,17 +201,17 @@ function inTime(seconds) {
 function drawGroup(group) {
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
-  const some = group.members.length && group.number.length, planned = some && group.plans.length;
+  const rollout = group.history.planned, some = group.members.length && group.number.length, planned = some && group.plans.length && !rollout;
   if (planned) figures.push(strategies(group));
   if (group.roles) figures.push(inTable("roles", group.roles));
   if (some && group.switch) figures.push(...switchFigures(group));
-  if (some) figures.push(lagBars(group), capacities(group));
+  if (some && !rollout) figures.push(lagBars(group), capacities(group));
   if (group.lines) figures.push(lagLines(group));
   if (group.times) figures.push(inTable("times", group.times));
   if (group.seats) figures.push(inTable("seats", group.seats));
   if (planned) figures.push(tradeOff(group), crossRack(group));
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));
-  if (past.length) figures.push(inTimeline(group), timeline(group));
+  if (past.length) figures.push(inTimeline(group), rollout ? null : timeline(group));
   if (group.history.rows.length) figures.push(heatMap(group));
   const drawn = figures.filter(Boolean), narrow = drawn.filter((f) => !f.classList.contains("wide"));
   if (narrow.length % 2) narrow.at(-1).classList.add("wide"); // no hole beside the last one
@@ -223,6 +225,7 @@ function drawGroup(group) {
       ...(group.advised_members === undefined ? [] : [fact("Members needed", number(group.advised_members))])),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
     group.lag_in_time ? element("p", { class: "lag-in-time" }, group.lag_in_time) : "",
+    ...(rollout ? group.advice.map((sentence) => element("p", { class: "advice" }, sentence)) : []),
     some ? "" : element("p", {}, nothing),
     some && (group.kind === "classic" || group.kind === "consumer") && group.group ? element("p", { class: "note" }, "What a rolling restart would do to it, before it happens: ", element("code", {}, `apportion what-if … --group '${group.group.replaceAll("'", "'\\''")}' --rolling -o html > rollout.html`)) : "",
     box);
@@ -257,12 +260,11 @@ function dataOf(text) {
   let current = null, drawn = null;
   const list = cluster(data), live = data.live ? { number: data.live.number } : null;
   const asked = () => { try { return location.hash.startsWith("#group=") ? decodeURIComponent(location.hash.slice(7)) : null; } catch { return null; } };
-  const first = () => [...data.rows].sort((a, b) => (b.members > 0) - (a.members > 0) || (b.lag ?? -1) - (a.lag ?? -1))[0];
   const notes = (sentences) => $("notes").replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
   const clock = (at) => at ? at.slice(0, 19).replace("T", " ") + " UTC" : "";
   const status = (text) => { $("source").textContent = text; };
   const choose = () => {
-    const name = asked(), row = data.rows.find((one) => one.group === name) ?? (current !== null ? null : first());
+    const name = asked(), row = data.rows.find((one) => one.group === name) ?? (current !== null ? null : list.first());
     if (!row || row.group === current) return;
     current = row.group;
     list.mark(current);

@@ -111,7 +111,7 @@ function labelled(picture, spot, taken, width, bottom) {
   // The dashed line leaves a point of it to the right, so its label goes above first.
   const first = spot.points.some((p) => p.best) ? [[.5, -.8], [1, 0]] : [[1, 0], [.5, -.8]];
   const sides = [...first, [-1, 0], [.5, .8], [-.5, -.8], [-.5, .8]];
-  const tried = [11, 28, 46, 66].flatMap((d) => sides.map(([dx, dy]) => [spot.x + dx * d - (dx < 0 ? w : 0), spot.y + dy * (d + h / 2) - h / 2]));
+  const tried = [11, 28, 46, 66, 90, 120].flatMap((d) => sides.map(([dx, dy]) => [spot.x + dx * d - (dx < 0 ? w : 0), spot.y + dy * (d + h / 2) - h / 2]));
   const corner = tried.find(free) ?? [clamp(spot.x + 11, 0, width - w), clamp(spot.y + 9, 0, bottom - h)], [x, y] = corner;
   taken.push({ x, y, w, h });
   if (tried.indexOf(corner) >= sides.length) {

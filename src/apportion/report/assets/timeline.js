@@ -160,8 +160,8 @@ function inTimeline(group) {
       const [from, to] = range(), here = ((from + to) / 2) / span();
       scale = short ? short_ : true_; middle = here * span(); box.refresh();
     })] : []),
-    turn("+", () => { const [from, to] = range(); middle = (from + to) / 2; zoom = Math.min(ZOOMS.length - 1, zoom + 1); }, "Zoom in"), turn("−", () => { const [from, to] = range(); middle = (from + to) / 2; zoom = Math.max(0, zoom - 1); }, "Zoom out"),
-    turn("◂", step(-1), "Earlier"), turn("▸", step(1), "Later"),
+    element("span", { class: "turns" }, turn("+", () => { const [from, to] = range(); middle = (from + to) / 2; zoom = Math.min(ZOOMS.length - 1, zoom + 1); }, "Zoom in"), turn("−", () => { const [from, to] = range(); middle = (from + to) / 2; zoom = Math.max(0, zoom - 1); }, "Zoom out"),
+    turn("◂", step(-1), "Earlier"), turn("▸", step(1), "Later")),
   ];
   const total = () => {
     const known = rebalances.filter((r) => r.still?.[0]), long = known.filter((r) => r.still[1] !== null), worst = [...long].sort((a, b) => b.still[1] - a.still[1])[0];
