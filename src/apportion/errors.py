@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 Error = TypeVar("Error", bound=Exception)
 
@@ -31,6 +31,16 @@ def _public(error: type[Error]) -> type[Error]:
 @_public
 class ApportionError(Exception):
     """What apportion found wrong, in one sentence for a person."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it says: a pool of processes hands an error on so, whatever its constructor takes."""
+        return _as_raised, (type(self), self.args, vars(self))
+
+
+def _as_raised(kind: type[ApportionError], said: tuple[Any, ...], fields: dict[str, Any]) -> ApportionError:
+    error = kind.__new__(kind, *said)
+    vars(error).update(fields)
+    return error
 
 
 @_public

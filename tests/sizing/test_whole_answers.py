@@ -230,3 +230,15 @@ def test_a_member_is_worth_a_move_of_what_one_member_takes() -> None:
         "Nothing is left to read, so no number of members is advised. Size by weight: what comes in a second.",
         "Only messages left to read are counted; what comes in meanwhile is not.",
     ]
+
+
+def test_where_more_members_may_help_it_is_said_how_many_there_must_be() -> None:
+    """At the bound itself a plan may be missed by the search: then more, or larger ones, may do."""
+    raw = {"topics": {"t": [{"partition": p, "weight": 51} for p in range(4)]}, "members": {"a": {"topics": ["t"]}}}
+    for high, needed in ((3, "at least 4 members"), (1, "at least 4 members")):
+        with pytest.raises(BadInput) as refused:
+            apportion.size(raw, capacity=100, members=(1, high))
+        found = f"members: found 1 to {high}, which no plan that was found fits; needed {needed}"
+        assert str(refused.value) == f"{found}: the work is 204, and a member takes 100."
+    few = apportion.size({"topics": {"t": [{"partition": 0, "weight": 5}]}, "members": raw["members"]}, 100, threads=2)
+    assert few.sentences[-1] == "That is 1 process of 2 members each; 1 partition keeps no more than 1 process busy."

@@ -94,9 +94,10 @@ def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str,
     if plan.members > facts.partitions:
         lines.append(f"There are only {count(facts.partitions, 'partition')}: members beyond that number stay idle.")
     if facts.threads > 1:
+        busy = count(-(-facts.partitions // facts.threads), "process", "processes")
+        keep = f"{count(facts.partitions, 'partition')} {'keeps' if facts.partitions == 1 else 'keep'}"
         lines.append(f"That is {count(plan.members // facts.threads, 'process', 'processes')} of {facts.threads} "
-                     f"members each; {facts.partitions:,} partitions keep no more than "
-                     f"{count(-(-facts.partitions // facts.threads), 'process', 'processes')} busy.")  # fmt: skip
+                     f"members each; {keep} no more than {busy} busy.")  # fmt: skip
     if facts.newcomers_want and plan.join:
         topics = named(list(facts.newcomers_want), len(facts.newcomers_want))
         lines.append(f"Members want different topics; those that join want {topics}.")
