@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 
 from apportion import whatif
 from apportion.arrays import NOBODY, Bools, Ints, ints
-from apportion.assignors import Assignor, find
-from apportion.errors import BadInput
+from apportion.assignors import Assignor
+from apportion.errors import BadInput, UnknownName
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of, group_to_dict
 from apportion.model.plan import Answer, Plan
-from apportion.planning import plan
+from apportion.planning import plan, strategy_of
 from apportion.strategy.traits import traits_of
 from apportion.wording import count, some_of
 
@@ -181,6 +181,8 @@ def walk(
         group = with_instance_ids(group)
     for step in steps:
         verb, _, argument = step.strip().partition(" ")
+        if verb not in (*whatif.VERBS, *_VERBS):
+            raise UnknownName("step", verb, (*whatif.VERBS, *_VERBS))
         if verb == "leave" and by_host and argument.strip() in group.hosts:
             gone = tuple(m for m, host in zip(group.members, group.hosts, strict=True) if host == argument.strip())
             for stage in follow(group, [MembershipChange(step, leave=gone)], strategy, protocol, times):
@@ -210,7 +212,7 @@ def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mappi
     if protocol not in PROTOCOLS:
         raise BadInput("protocol", repr(protocol), f"one of {', '.join(PROTOCOLS)}")
     name = PROTOCOLS[protocol] if assignor is None else assignor
-    strategy = find(name, settings) if isinstance(name, str) else name
+    strategy = strategy_of(name, settings)
     traits = traits_of(strategy)
     if (protocol == "consumer") != traits.server_side:
         needed = "broker-uniform or broker-range" if protocol == "consumer" else "a strategy that consumers run"

@@ -251,16 +251,19 @@ def _span(group: Group, of_topic: slice) -> str:
 def change(group: Group, step: str) -> Group:
     """The group after one step given as text; ``BadInput`` where the step or its names mean nothing here."""
     verb, _, argument = step.strip().partition(" ")
-    if verb not in _VERBS:
-        raise UnknownName("step", verb, _VERBS)
-    return _VERBS[verb](group, argument.strip())
+    if verb not in VERBS:
+        raise UnknownName("step", verb, VERBS)
+    return VERBS[verb](group, argument.strip())
 
 
 def texts(steps: Iterable[str]) -> list[str]:
-    """Steps as a list; ``BadInput`` where they are one text, which would be taken for a list of letters."""
+    """Steps as a list; ``BadInput`` where they are no texts, or one, which would be taken for a list of letters."""
     if isinstance(steps, str):
         raise BadInput("steps", repr(steps), f"a list of them, [{steps!r}]")
-    return list(steps)
+    listed = list(steps) if isinstance(steps, Iterable) else [steps]
+    if not isinstance(steps, Iterable) or not all(isinstance(step, str) for step in listed):
+        raise BadInput("steps", repr(steps), "a list of texts, such as ['join 2']")
+    return listed
 
 
 def what_if(
@@ -330,7 +333,7 @@ def _number(where: str, text: str, form: str) -> int:
     return int(text)
 
 
-_VERBS: Final[dict[str, Callable[[Group, str], Group]]] = {
+VERBS: Final[dict[str, Callable[[Group, str], Group]]] = {
     "join": _join,
     "leave": _leave,
     "grow": _grow,

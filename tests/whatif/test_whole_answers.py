@@ -143,7 +143,8 @@ REFUSED: dict[str, Callable[[], object]] = {
         for step in (
             "", "jump", "join x", "join 0", "join 100001", "join 1_0", "join 1 like nobody", "join 1 like c", "grow u",
             "grow u:", "grow u:4", "grow t:4", "grow v:3", "grow u:1000000000", "lag t:0", "lag t=1", "lag t:1=1",
-            "lag w:1=1", "lag t:0=-1", "lag t:0=9223372036854775808", "lag t:x=1", "leave", "leave nobody", "leave c",
+            "lag w:1=1", "lag t:0=-1", "lag t:0=x", "lag t:0=0=1", "lag t:1:0=1",
+            "lag t:0=9223372036854775808", "lag t:x=1", "leave", "leave nobody", "leave c",
             "lose-rack", "lose-rack q", "capacity x", "capacity x=0", "capacity x=1000000000", "capacity q=1",
             "capacity x=y", "join " + "9" * 70,
         )
@@ -157,6 +158,11 @@ REFUSED: dict[str, Callable[[], object]] = {
     "nobody plans": lambda: comparison.compare(RAW, [Wrong(None), Wrong(3)]),  # type: ignore[list-item]
     "a class": lambda: planning.plan(RAW, apportion.Range),  # type: ignore[arg-type]
     "a number": lambda: planning.plan(RAW, 5),  # type: ignore[arg-type]
+    "no steps": lambda: whatif.what_if(RAW, 5),  # type: ignore[arg-type]
+    "steps that are no texts": lambda: rollouts.rollout(RAW, ["scale 2", 5]),  # type: ignore[list-item]
+    "rollout of a class": lambda: rollouts.rollout(RAW, ["scale 2"], assignor=apportion.Range),  # type: ignore[arg-type]
+    "rollout of a number": lambda: rollouts.rollout(RAW, ["scale 2"], assignor=5),  # type: ignore[arg-type]
+    "rollout beside": lambda: rollouts.rollout(RAW, ["scale 2"], "eager", apportion.LagAware(), {"by": "lag"}),
     "settings beside": lambda: planning.plan(RAW, apportion.LagAware(), {"max_skew": 2, "by": "lag"}),
     "no array": lambda: planning.plan(RAW, Wrong(None)),  # type: ignore[arg-type]
     "floats": lambda: planning.plan(RAW, Wrong(np.zeros(6))),  # type: ignore[arg-type]
@@ -175,7 +181,10 @@ REFUSED: dict[str, Callable[[], object]] = {
             ("scale 9999999999", "eager", None), ("scale", "eager", None), ("rolling", "consumer", "sticky"),
             ("rolling", "eager", "cooperative-sticky"), ("rolling", "eager", "broker-range"),
             ("rolling", "cooperative", "broker-uniform"), ("rolling", "nothing", None),
-            ("scale 5 like q", "eager", None),
+            ("scale 5 like q", "eager", None), ("jump 3", "eager", None), ("", "eager", None),
+            ("scael 3", "eager", None),
+            ("rolling " + "1" * 10, "eager", None), ("rolling 100001", "eager", None), ("rolling ²", "eager", None),
+            ("scale " + "x" * 70, "consumer", None), ("rolling", "eager", "stiky"),
         )
     },
 }  # fmt: skip
