@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from apportion.spark import scratch
 from apportion.spark.scratch import PREFIX, scratch_folder
 
 HOLDS_ONE = """
@@ -73,3 +77,79 @@ def test_what_holds_the_locks_goes_with_the_folders(tmp_path: Path) -> None:
     for _ in range(20):
         scratch_folder(str(tmp_path)).rmdir()
     assert opened() <= before + 1
+
+
+def test_a_folder_is_named_after_its_process_and_lies_where_it_was_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (tmp_path / "here").mkdir()
+    here, there = scratch_folder(str(tmp_path / "here")), scratch_folder()
+    assert (here.parent, there.parent) == (tmp_path / "here", temporary)
+    for folder in (here, there, scratch_folder(None)):
+        assert folder.name.startswith(f"apportion-spark-{os.getpid()}-")
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_is_locked_by_this_process_until_it_is_gone_and_no_lock_is_held_twice(tmp_path: Path) -> None:
+    first = scratch_folder(str(tmp_path))
+    assert first in scratch._LOCKED
+    assert scratch._lock(first) is None, "another opening of it gets no lock, and is closed"
+    assert scratch._lock(tmp_path / "gone") is None
+    assert opened_below(tmp_path) == [str(first)]
+    first.rmdir()
+    second = scratch_folder(str(tmp_path))
+    assert first not in scratch._LOCKED
+    assert second in scratch._LOCKED
+    assert opened_below(tmp_path) == [str(second)]
+
+
+def opened_below(folder: Path) -> list[str]:
+    """What this process has open there, gone or not."""
+    links = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            links.append(os.readlink(f"/proc/self/fd/{number}"))
+    return sorted(link for link in links if link.startswith(str(folder)))
+
+
+@pytest.mark.parametrize(("age", "gone"), [(-1, False), (0, False), (59, False), (60, False), (61, True), (9e6, True)])
+@pytest.mark.parametrize("within", [True, False])
+def test_an_old_folder_that_nobody_holds_goes_with_all_that_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age: float, gone: bool, within: bool
+) -> None:
+    """Of the folder that is asked for, or of the system's; others stay."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "time", SimpleNamespace(time=lambda: 1e9))
+    names = (f"{PREFIX}1-left", f"{PREFIX}99999-left", f"{PREFIX}x-other", f"x{PREFIX}1-left", "other")
+    for name in names:
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep" / "rows").write_bytes(b"rows")
+        os.utime(tmp_path / name, (1e9 - age, 1e9 - age))
+    made = scratch_folder(str(tmp_path) if within else None)
+    assert {each.name for each in tmp_path.iterdir()} == {made.name, *(names[2:] if gone else names)}
+    assert opened_below(tmp_path) == [str(made)], "the lock of the new one alone is held"
+
+
+def test_a_file_of_such_a_name_is_no_reason_to_fail(tmp_path: Path) -> None:
+    """Nor is a folder that is gone before its age was asked for."""
+    odd = tmp_path / f"{PREFIX}1-file"
+    odd.write_text("a file")
+    os.utime(odd, (0, 0))
+    (tmp_path / f"{PREFIX}2-link").symlink_to("nowhere")
+    assert scratch_folder(str(tmp_path)).is_dir()
+    assert odd.exists()
+    assert not scratch._is_old(tmp_path / "gone")
+
+
+def test_where_there_are_no_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / f"{PREFIX}1-left"
+    old.mkdir()
+    os.utime(old, (0, 0))
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    made = scratch_folder(str(tmp_path))
+    assert made not in scratch._LOCKED
+    assert made.is_dir()
+    assert old.is_dir()

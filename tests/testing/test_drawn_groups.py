@@ -5,22 +5,31 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
 from tests.support.written_down import as_written
 
 import apportion
 from apportion.model.facts import PRIORITY, Fact
 from apportion.model.group_json import read_group
 from apportion.testing.contract import ContractBroken, check_assignor, hard_groups, shrink
-from apportion.testing.groups import Kinds, many_groups
+from apportion.testing.groups import Kinds, groups, many_groups, random_group, shuffled
 
 WRITTEN = Path(__file__).parent / "drawn_groups.json"
 KINDS = {
     "plain": Kinds(), "capacities": Kinds(capacities=True), "large": Kinds(12, 12, 12, capacities=True),
     "facts": Kinds(facts={"warmth": Fact(3, 1, 9), "priority": PRIORITY}),
+    "several facts": Kinds(facts={"warmth": Fact(3, 1, 9), "age": Fact(-4, -5, -3), "one": Fact(2, 2, 2)}),
+    "no claims": Kinds(claims="none"), "clean claims": Kinds(claims="clean"), "nothing odd": Kinds(odd=False),
+    "no racks": Kinds(racks=False), "no lag": Kinds(lag=False), "no gaps": Kinds(gaps=False),
+    "nobody static": Kinds(static=False), "no priorities": Kinds(priorities=False),
+    "plain names": Kinds(foreign_names=False), "one topic": Kinds(1, 1, 1), "many topics": Kinds(12, 2, 2, odd=False),
+    "few wishes": Kinds(subscriptions=("nested", "disjoint")), "alike": Kinds(subscriptions=("equal",)),
+    "bare": Kinds(racks=False, lag=False, gaps=False, static=False, priorities=False, claims="none", odd=False),
 }  # fmt: skip
 
 
@@ -32,6 +41,97 @@ def test_groups_are_drawn_as_was_written_down(name: str) -> None:
         read_group(raw)
     sums = [hashlib.sha256(json.dumps(raw).encode()).hexdigest()[:8] for raw in drawn]
     as_written(WRITTEN, name, {"first": drawn[:2], "sums": "".join(sums)})
+
+
+@pytest.mark.parametrize(
+    ("name", "never"),
+    [
+        ("no claims", {"owned", "generation"}), ("no racks", {"rack", "racks"}), ("no gaps", set()),
+        ("no lag", {"lag", "begin", "end", "committed"}), ("nobody static", {"instance_id"}),
+        ("no priorities", {"priority"}), ("plain", {"capacity", "facts"}),
+        ("bare", {"rack", "racks", "owned", "generation", "lag", "end", "instance_id", "priority", "capacity"}),
+    ],
+)  # fmt: skip
+def test_what_is_not_wished_for_never_occurs_and_all_else_does(name: str, never: set[str]) -> None:
+    """In either way to draw: from a seed, and as hypothesis does."""
+    every = {
+        "rack", "racks", "owned", "generation", "lag", "begin", "end", "committed", "instance_id", "priority",
+        "capacity", "facts",
+    }  # fmt: skip
+    by_hypothesis: list[dict[str, Any]] = []
+
+    @settings(max_examples=25, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
+    @given(groups(KINDS[name]))
+    def draw(raw: dict[str, Any]) -> None:
+        by_hypothesis.append(raw)
+
+    draw()
+    drawn = list(many_groups(200, seed=11, kinds=KINDS[name]))
+    assert not named(by_hypothesis) & never
+    if name != "bare":
+        assert named(drawn) & every == every - never - {"capacity", "facts"}
+
+
+def named(value: Any) -> set[str]:
+    """Every key in a value, however deep."""
+    if isinstance(value, dict):
+        return set(value) | named(list(value.values()))
+    return set().union(*map(named, value)) if isinstance(value, list) else set()
+
+
+def test_groups_of_no_kind_are_those_of_the_kind_by_default() -> None:
+    assert list(many_groups(30, 7)) == list(many_groups(30, 7, Kinds())) == list(many_groups(30, seed=7, kinds=None))
+    assert next(many_groups(1, 3)) == random_group(Random(3)) == random_group(Random(3), Kinds())
+    mixed = [shuffled(Random(2), raw) for raw in many_groups(12, 5)]
+    assert [in_order(raw) for raw in mixed] == [in_order(raw) for raw in many_groups(12, 5)]
+    as_written(WRITTEN, "shuffled", [json.dumps(raw) for raw in mixed[:4]])
+
+
+def in_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: in_order(value[key]) for key in sorted(value)}
+    return sorted(map(in_order, value), key=repr) if isinstance(value, list) else value
+
+
+class Watching:
+    """It keeps what it is asked about, and gives all of a topic to its first subscriber."""
+
+    name: ClassVar[str] = "watching"
+    goals: ClassVar[tuple[str, ...]] = ("balance",)
+
+    def __init__(self, facts: Any) -> None:
+        self.facts = facts
+        self.asked: list[list[Any]] = []
+
+    def assign(self, group: apportion.Group) -> Any:
+        """Whole topics."""
+        facts = {name: values.tolist() for name, values in group.facts.items()}
+        self.asked.append([group.T, group.P, list(group.members), group.lag.tolist(), facts])
+        owner = np.full(group.P, -1, dtype=np.int64)
+        for t in range(group.T):
+            members = group.subscribers(t)
+            if len(members):
+                owner[group.partitions(t)] = members[0]
+        return owner
+
+
+@pytest.mark.parametrize("facts", [{}, {"warmth": Fact(3, 1, 9)}], ids=["no facts", "warmth"])
+@pytest.mark.parametrize("how", [{"groups": 4}, {"groups": 3, "seed": 5}, {"groups": 0}])
+def test_a_strategy_is_tried_on_the_hard_groups_and_those_of_the_seed(facts: Any, how: dict[str, int]) -> None:
+    """Hard ones, so many small ones, twenty large ones with capacities; its own facts are drawn."""
+    watching = Watching(facts)
+    check_assignor(watching, **how)
+    # Each group is asked about four times: once, twice again, and once in another order.
+    sums = [hashlib.sha256(json.dumps(one).encode()).hexdigest()[:6] for one in watching.asked]
+    assert len(sums) == 4 * (len(list(hard_groups())) + how["groups"] + 20)
+    as_written(WRITTEN, f"asked {sorted(facts)} {how}", "".join(sums))
+
+
+def test_a_strategy_is_tried_on_300_groups_of_seed_0_by_default() -> None:
+    plain, said = Watching({}), Watching({})
+    check_assignor(plain)
+    check_assignor(said, groups=300, seed=0)
+    assert plain.asked == said.asked
 
 
 def test_hard_groups_are_those_written_down() -> None:
