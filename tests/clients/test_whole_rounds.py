@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,9 +27,9 @@ from apportion.model.group_json import read_group
 from apportion.strategy.codec import with_facts
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
-from apportion.wire.assignment import Assignment, read_assignment
+from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.subscription import Subscription, write_subscription
-from apportion.wire.task_data import TaskMemory, read_orders, write_memory
+from apportion.wire.task_data import TaskAssignment, TaskMemory, read_orders, write_memory, write_orders
 from apportion.wire.user_data import read_sticky
 
 from .metadata import Cluster as Listed
@@ -47,7 +49,7 @@ class Cluster:
         return range(self.sizes[topic]) if topic in self.sizes else None
 
     def racks(self, topic: str) -> dict[int, list[str]]:
-        return {p: ["abc"[p % 3], "abc"[(p + 1) % 3]] for p in range(self.sizes[topic])}
+        return {p: ["abc"[p % 3], "abc"[(p + 1) % 3]] for p in range(self.sizes.get(topic, 0))}
 
 
 def without_time(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -160,6 +162,132 @@ def vars_of(orders: Any) -> list[Any]:
     return [getattr(orders, name) for name in type(orders).__dataclass_fields__]
 
 
+class Gaps(Cluster):
+    """Topics whose metadata are known by and by, with partitions that are missing."""
+
+    def partitions(self, topic: str) -> Any:
+        return [p for p in range(self.sizes[topic]) if (topic, p) != ("views", 1)] if topic in self.sizes else None
+
+
+LARGE = Topology.of(
+    Subtopology(("clicks", "views"), "joins"), Subtopology(("words",)), Subtopology(("заказы",), "kept")
+)
+ALL = [topic for one in LARGE.subtopologies for topic in one.topics]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rounds_of_task_groups_of_all_kinds_are_those_written_down(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Frozen members, static ones, old generations, other topologies, lags, tags, racks; topics come and grow."""
+    caplog.set_level(logging.INFO, "apportion.clients")
+    draw, answers = Random(seed), list[Any]()
+    settings = TaskSettings(
+        num_standby_replicas=seed % 3, acceptable_recovery_lag=(50, 0)[seed % 2], max_warmup_replicas=1 + seed % 2,
+        rack_aware_assignment_tags=("zone",) if seed % 4 == 1 else (),
+        rack_aware_assignment_strategy="min_traffic" if seed in (2, 5) else "none",
+    )  # fmt: skip
+    bridges: dict[str, TaskBridge] = {}
+    sizes = {"clicks": 3, "words": 2} if seed % 2 else dict(SIZES)
+    strange = TaskBridge(Topology.of(*LARGE.subtopologies[::-1]), settings)
+    for generation in range(1, 9):
+        if draw.random() < 0.6 or len(bridges) < 2:
+            bridges[f"m{generation}"] = TaskBridge(LARGE, settings, rack=draw.choice((None, "a", "b")))
+        elif draw.random() < 0.5:
+            del bridges[draw.choice(list(bridges))]
+        if generation == 4:
+            sizes |= {"views": 4, "заказы": 2, "clicks": 5}
+        said: dict[str, Subscription] = {}
+        for n, (who, bridge) in enumerate(bridges.items()):
+            orders = bridge.orders
+            lag_of = {task: draw.choice((0, 30, 400)) for task in (*orders.standby, *orders.warmup, *orders.active[1:])}
+            tags = {"zone": "xy"[n % 2]} if seed % 4 == 1 else {}
+            process = "" if seed == 7 else f"p{n // 2}"
+            bridge.memory_now = TaskMemory(process, 0, orders.active, orders.standby, lag_of, tags)
+            holds = None if draw.random() < 0.8 else bridge.last.owned[:1]
+            said[who] = bridge.subscription(reversed(ALL), keeps=draw.random() < 0.9, holds=holds)
+            if draw.random() < 0.15:
+                said[who] = replace(said[who], generation=draw.choice((None, generation - 2)))
+        if generation in (3, 6):
+            strange.memory_now = TaskMemory("strange")
+            said["another"] = strange.subscription(ALL, keeps=True, holds=(("clicks", (0, 1)), ("words", (1,))))
+            said["less"] = Subscription(("clicks", "words"), None, (("clicks", (2,)), ("views", (0,))), generation - 1)
+            said["cut"] = Subscription(tuple(ALL), b"\x00\x01", (("clicks", (0,)),), generation - 1)
+        joined = JoinedGroup(
+            list(said), [f"i-{who}" if who == "m2" else None for who in said],
+            [write_subscription(one) for one in said.values()],
+        )  # fmt: skip
+        leader = draw.choice(list(bridges.values()))
+        given = leader.lead(joined, Gaps(sizes), "g", generation)
+        members = [JoiningMember(who, None, one) for who, one in said.items()]
+        again = leader.assign(members, Gaps(sizes), "g", generation)
+        assert {who: write_assignment(one) for who, one in again.items()} == given
+        for who, bridge in bridges.items():
+            if draw.random() < 0.85:
+                bridge.on_assignment(read_assignment(given[who]), generation, "g")
+        lines = [line if " ms=" not in line else line.partition(" ms=")[0] for line in caplog.messages]
+        caplog.clear()
+        answers.append([{who: [one.topics, one.owned, one.generation] for who, one in said.items()}, lines, {
+            who: [read_assignment(raw).partitions, vars_of(read_orders(read_assignment(raw).user_data))]
+            for who, raw in sorted(given.items())
+        }, leader.last_plan is not None and leader.last_plan.measures["tasks"]])  # fmt: skip
+    as_written(WRITTEN, f"task rounds {seed}", answers)
+
+
+def test_a_leader_without_a_member_that_may_run_tasks_tells_each_that_it_has_nothing() -> None:
+    bridge = TaskBridge(LARGE, TaskSettings(), rack="a")
+    assert (bridge.name, bridge.cooperative, bridge.kept_whole, bridge.on_foreign) == (
+        "apportion-streams", True, "", "stop"
+    )  # fmt: skip
+    assert (bridge.options.rack, bridge.rounds, bridge.last_plan, bridge.last.generation) == ("a", 0, None, None)
+    said = [JoiningMember(who, None, Subscription(("clicks",))) for who in "ba"]
+    nothing = Assignment((), write_orders(TaskAssignment()))
+    assert list(bridge.assign(said, Cluster(SIZES)).items()) == [("a", nothing), ("b", nothing)]
+    assert bridge.last_plan is None
+    bridge.on_assignment(Assignment((("clicks", (1,)),), write_orders(TaskAssignment(active=((0, 1),)))), 7)
+    assert (bridge.last.owned, bridge.last.generation, bridge.last.keeps, bridge.rounds) == (
+        (("clicks", (1,)),), 7, True, 1
+    )  # fmt: skip
+    assert bridge.subscription(["words", "clicks"], keeps=False).owned == ()
+    kept = bridge.subscription(["words", "clicks"], keeps=True)
+    assert (kept.topics, kept.owned, kept.generation, kept.rack) == (
+        ("clicks", "words"), (("clicks", (1,)),), 7, "a"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_rounds_of_a_warm_hand_over_are_those_written_down(seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Every second member gets ready before it takes; one claim is made twice; strategies with a memory or without."""
+    caplog.set_level(logging.INFO, "apportion.clients")
+    draw, answers = Random(seed), list[Any]()
+    name = ("cooperative-sticky", "cooperative-lag-aware")[seed % 2]
+    feed = LagFeed("g", lambda *_: {"clicks": {0: {"lag": 900}, 1: {"lag": 40}}}, topics=["clicks"])
+    feed.refresh()
+    bridges: dict[str, Bridge] = {}
+    for generation in range(1, 12):
+        if generation in (1, 2, 3, 6):
+            bridge = bridges[f"m{generation}"] = Bridge(name, Options(lag=feed if "lag" in name else None))
+            if generation != 3:
+                bridge.warm_up = WarmUp(lambda places: None, 0.0 if generation == 6 else 1e6)
+        elif generation == 9:
+            del bridges[draw.choice(list(bridges))]
+        for bridge in bridges.values():
+            if bridge.warm_up is not None and draw.random() < 0.7:
+                while not bridge.warm_up.look()[0] and bridge.warm_up._thread is not None:
+                    sleep(0.002)
+        said = {who: bridge.subscription(["clicks", "words"], keeps=True) for who, bridge in bridges.items()}
+        if generation == 7:
+            said["twice"] = replace(next(iter(said.values())), user_data=None)
+        raws = [write_subscription(one) for one in said.values()]
+        leader = draw.choice(list(bridges.values()))
+        given = leader.lead(JoinedGroup(list(said), [None] * len(said), raws), Cluster(SIZES), "g", generation)
+        for who, bridge in bridges.items():
+            bridge.on_assignment(read_assignment(given[who]), generation, "g")
+        answers.append([
+            {who: [one.owned, (one.user_data or b"").hex()] for who, one in said.items()},
+            {who: given[who].hex() for who in sorted(given)}, without_time(caplog),
+        ])  # fmt: skip
+    as_written(WRITTEN, f"warm rounds {seed}", answers)
+
+
 def seen(raw: dict[str, Any], withheld: bool = False) -> SeenGroup:
     """A group as a leader sees it."""
     return SeenGroup.of(read_group(raw), withheld)
@@ -222,6 +350,16 @@ def test_topics_are_described_as_the_client_knows_them() -> None:
     assert known == {
         "whole": 3, "gaps": [{"partition": 0}, {"partition": 3}, {"partition": 5}], "turned": 3, "none": 0
     }  # fmt: skip
+    cluster = Cluster({"t": 2, "views": 3, "none": 0})
+    both = describe_topics(Gaps(cluster.sizes), ["views", "none", "unknown", "t"], racks=True)
+    assert both == ({
+        "views": [{"partition": 0, "racks": ["a", "b"]}, {"partition": 2, "racks": ["c", "a"]}], "none": [],
+        "t": [{"partition": 0, "racks": ["a", "b"]}, {"partition": 1, "racks": ["b", "c"]}],
+    }, None)  # fmt: skip
+    cluster.racks = lambda topic: {1: ["x", "y"]}  # type: ignore[method-assign]
+    assert describe_topics(cluster, ["t"], racks=True)[0] == {
+        "t": [{"partition": 0, "racks": []}, {"partition": 1, "racks": ["x", "y"]}]
+    }  # fmt: skip
     cluster = Cluster({"t": 2})
     described, told = describe_topics(cluster, ["t", "u"], racks=True)
     assert (described, told) == (
@@ -233,6 +371,29 @@ def test_topics_are_described_as_the_client_knows_them() -> None:
     numbers = fresh.rack_numbers("t")
     assert (len(set(numbers)), fresh.rack_numbers("t") is numbers, fresh.racks("gone")) == (2, True, {})
     assert set(fresh.seen_racks()) == {"t", "gone"}
+    brokers: dict[int, Any] = {1: "b", 2: "a", 3: "", 4: None, 6: "b"}
+    names: Any = Listed({})
+    names._partitions = {
+        "t": {p: Replica(nodes) for p, nodes in enumerate(([2, 1], [1, 2], [3, 4], [5, 1], [1, 6], [2, 1]))},
+        "gaps": {2: Replica([3, 4]), 0: Replica([2, 1])},
+    }
+    names.broker_metadata = lambda node: SimpleNamespace(rack=brokers[node]) if node in brokers else None
+    names._brokers = brokers
+    several = ClientMetadata(names, "replicas")
+    assert several.rack_numbers("t") == [0, 1, 2, 3, 4, 0]
+    assert several.rack_numbers("gaps") == [0, 2]
+    assert several.rack_lists() == [("a", "b"), ("a", "b"), (), ("b",), ("b",)]
+    assert several.seen_racks() == {
+        "t": [("a", "b"), ("a", "b"), (), ("b",), ("b",), ("a", "b")], "gaps": [("a", "b"), ()]
+    }  # fmt: skip
+    assert several.racks("gaps") == {0: ("a", "b"), 2: ()}
+    assert (several.tables()[0] is names._partitions, several.tables()[1] is brokers) == (True, True)
+    assert ClientMetadata(SimpleNamespace(), "replicas").tables() == ({}, None)
+    assert [several.partitions("gone"), list(several.partitions("gaps") or ())] == [None, [2, 0]]
+    counts, apart = describe_topics(several, ["t", "gaps", "gone"], racks=True)
+    assert counts == {"t": 6, "gaps": [{"partition": 0}, {"partition": 2}]}
+    assert apart is not None
+    assert (apart.lists, apart.of_topic) == (several.rack_lists(), {"t": [0, 1, 2, 3, 4, 0], "gaps": [0, 2]})
     assert [can_exist(name) for name in ("a.b_c-D9", "", "a b", "x" * 249, "x" * 250, ".", "..", "ü")] == [
         True, False, False, True, False, can_exist("."), can_exist(".."), False
     ]  # fmt: skip
