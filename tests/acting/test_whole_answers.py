@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -184,6 +185,72 @@ def test_a_replay_tells_what_was_written_down(hot: tuple[int, ...], commits: boo
     acting = Acting(gain=0.2, hold_s=20, rest_s=100, moves=None if len(hot) < 3 else 1)
     acted = replay_acting(walk, series, apportion.find("cooperative-lag-aware"), acting)
     as_written(WRITTEN, f"replayed {hot} {commits}", acted)
+
+
+def test_a_replay_of_a_group_of_which_little_is_known_tells_what_was_written_down() -> None:
+    """Two generations at one moment, a partition without samples, members that never commit, and a hand-over."""
+    generations = [
+        classic(1, 1, member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]}), at=5000),
+        classic(2, 2, member("a", {"t": [0]}), member("b", {"t": [2, 3]}), at=150_000),
+        classic(3, 3, member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]}), at=200_000),
+    ]
+    walk = steps("g", fold(generations).generations)
+    answers = []
+    for n, reset in enumerate(("latest", "earliest", "earliest")):
+        reset_too = [replace(one, group=replace(one.group, auto_offset_reset=reset)) for one in walk]
+        series = {}
+        for p in range(4 if n else 3):
+            ends = [(at, at // 100 * (p < 2) + 7) for at in range(1000, 400_000, 5_000)]
+            commits = [(at, at // 200) for at, _ in ends] if n == 2 else []
+            series["t", p] = Series(ends, commits)
+        for acting in (Acting(gain=0.1, hold_s=30, rest_s=31), Acting(gain=0.45, hold_s=0, rest_s=100, moves=0.6)):
+            answers.append(replay_acting(reset_too, series, apportion.find("cooperative-lag-aware"), acting))
+    as_written(WRITTEN, "replayed of little", answers)
+    assert replay_acting([], series, apportion.find("range"), Acting()) == {
+        "rule": {"gain": 0.2, "hold_s": 30.0, "rest_s": 300.0, "moves": None}, "looks": 0, "acts": [], "left": {}
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_looks_at_restless_groups_decide_as_was_written_down(seed: int) -> None:
+    """Short rests, ends that are not known, hand-overs, other partitions, offsets from before the last rebalance."""
+    draw, answers = Random(100 + seed), list[Any]()
+    members, partitions = draw.randint(2, 4), draw.randint(4, 8)
+    group = drawn(draw, members, partitions)
+    acting = Acting(gain=(0.05, 0.2)[seed % 2], hold_s=(0, 6, 9)[seed % 3], rest_s=(10, 25)[seed % 2])
+    loop = Loop(acting, apportion.find(("cooperative-lag-aware", "lag-aware")[seed % 2]), learned=seed % 4 < 2)
+    owner, at = group.owner, 0.0
+    loop.generation(0.0, group, owner)
+    rate = np.array([draw.choice((0, 3, 40)) for _ in range(group.P)])
+    speed = np.array([draw.choice((1, 20, 60)) for _ in range(group.P)])
+    committed, end = np.zeros(group.P), np.full(group.P, 200.0)
+    for n in range(60):
+        passed = draw.choice((1.0, 2.0, 5.0))
+        at += passed
+        end = end + rate * passed
+        committed = np.minimum(committed + speed * passed, end)
+        if n % 20 == 19:
+            rate = rate[::-1].copy()
+        if n in (25, 45):
+            handed = np.where(np.arange(group.P) == n % group.P, -1, owner) if n == 25 else owner
+            loop.generation(at + 0.5, group.holding(handed), handed)
+        if n == 32:
+            group = drawn(draw, members, partitions + 1)
+            owner, rate, speed = group.owner, np.append(rate, 40), np.append(speed, 1)
+            committed, end = np.append(committed, 0.0), np.append(end, 10.0)
+            loop.generation(at, group, owner)
+        gone = np.arange(group.P) == (n - 50 if n > 50 else -1)
+        sample = Sample(at, np.where(gone, -1, end).astype(np.int64), committed.astype(np.int64))
+        planned = loop.look(sample, (end - committed).astype(np.int64), ~gone if n % 2 else np.ones(group.P, np.bool_))
+        answers.append([
+            round(at, 1), planned.decision.act, planned.decision.why, planned.decision.since_s, plain(planned.outlook),
+            planned.load and [*(one.round(3).tolist() for one in (planned.load.work, planned.load.pace))],
+            None if planned.owner is None else planned.owner.tolist(),
+        ])  # fmt: skip
+        if planned.owner is not None:
+            owner = planned.owner
+            loop.generation(at, group, owner)
+    as_written(WRITTEN, f"restless {seed}", answers)
 
 
 NEEDS = "a needs 60 s to catch up, after 2 moves the heaviest would need"

@@ -22,14 +22,17 @@ from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.patches import AIOKAFKA, KAFKA_PYTHON, WrongVersion, require_patchable, rows, unusable
 from apportion.clients.rebalance import PlannedRebalance
+from apportion.clients.topic_metadata import ClientMetadata
 from apportion.clients.warm_up import WarmUp
 from apportion.errors import BadInput, install_command
 from apportion.strategy.codec import Holding
 from apportion.wire import plan_text
-from apportion.wire.assignment import Assignment
+from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.plan_text import TOPICS_WHOLE, GovernedPlan, MemberKey
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.user_data import write_sticky
+
+from .metadata import Cluster, Replica
 
 
 class Topics:
@@ -85,6 +88,22 @@ def test_all_that_a_user_gives_reaches_the_bridge() -> None:
         "topics", "numbers"
     ]  # fmt: skip
     assert bridge_for("failover", priority=7).subscription(["t"], keeps=False).user_data is not None
+
+
+def test_the_clients_own_metadata_bring_racks_into_the_plan() -> None:
+    """Each member reads what has a replica in its rack; where none tells its own, racks are not looked at."""
+    metadata_of: Any = Cluster({"t": []})
+    metadata_of._partitions = {"t": {p: Replica([p % 2]) for p in range(6)}}
+    metadata_of.broker_metadata = lambda node: SimpleNamespace(rack="ab"[node])
+    for own, told in ((("b", "a"), True), ((None, None), False)):
+        view = ClientMetadata(metadata_of, "replicas")
+        said = [write_subscription(Subscription(("t",), rack=rack)) for rack in own]
+        news: list[PlannedRebalance] = []
+        bridge = Bridge("range", Options(on_plan=news.append))
+        given = bridge.lead(JoinedGroup(["m", "n"], [None, None], said), view, "g", 1)
+        held = {who: dict(read_assignment(raw).partitions)["t"] for who, raw in given.items()}
+        assert held == ({"m": (1, 3, 5), "n": (0, 2, 4)} if told else {"m": (0, 1, 2), "n": (3, 4, 5)})
+        assert bool(view.seen) is told
 
 
 @pytest.mark.parametrize("name", ["cooperative-sticky", "sticky"])
@@ -222,6 +241,11 @@ def test_each_hook_hears_once_of_a_take_over_and_the_watch_begins_as_a_classic_o
         "given": 0, "withheld": 0, "ignored": 0, "proof": {}, "ms": 0.0, "foreign": True, "cause": "group",
         "why": "the broker assigns by the new protocol (group.protocol=consumer)",
     }  # fmt: skip
+    assert heard[0][1].line() == (
+        'rebalance group="g" generation=9 assignor="range" members=0 partitions=0 moved=0 kept=0 given=0 withheld=0 '
+        'ignored=0 why="the broker assigns by the new protocol (group.protocol=consumer)" proof="" ms=0.0 foreign=true '
+        'cause="group"'
+    )
     assert watch.joined("leader", "g", 10) is False
     assert watch.foreign is False
     assert len(heard) == 2, "that it is over says the log alone"
