@@ -159,9 +159,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         asked.append(["sleep", seconds])
         clock.now += seconds
 
-    stand_in = SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now - 5000.0, sleep=sleep)
+    passing = SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now - 5000.0, sleep=sleep)
     for module in (nudge, watch):
-        monkeypatch.setattr(module, "time", stand_in)
+        monkeypatch.setattr(module, "time", passing)
     monkeypatch.setattr(nudge_commit, "commit", lambda *given: asked.append(["commit", *given]))
     monkeypatch.setattr(nudge_commit, "remove", lambda *given: asked.append(["remove", *given]))
     takes = {"new": [(0, True), (NOW_MS, False), (NOW_MS, True)]}

@@ -288,7 +288,7 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
         one[field]["topic_partitions"] for one in group["members"] for field in ("assignment", "target_assignment")
     ]
     parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
-    ids = {entry["topic_name"]: topic_id_text(entry["topic_id"]) for entry in parts}
+    ids = {entry["topic_name"]: known for entry in parts if (known := topic_id_text(entry["topic_id"])) is not None}
     facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
     facts["sentences"] += facts["governed"].sentences if facts["governed"] else ()
     facts["classic_members"] = [
