@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from apportion.errors import BadInput
-from apportion.model.build import build
+from apportion.model.build import build, find_partitions
 from apportion.model.group import NonexistentClaims
 from apportion.model.group_json import read_group
 from apportion.model.json_checks import one_line
@@ -26,6 +26,15 @@ def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
     member, topic, number = (np.array(column) for column in zip(*claims, strict=True))
     told = list(NonexistentClaims(member, topic, number, topics))
     assert told == sorted({(m, topics[t], n) for m, t, n in claims})
+
+
+def test_partitions_are_found_by_their_ids_whether_or_not_ids_have_gaps() -> None:
+    start, numbers = np.array([0, 3, 5, 5]), np.array([0, 1, 2, 0, 4])
+    topic, sought = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]), np.array([0, 1, 2, 3, -1, 0, 1, 4, -1, 0, 4])
+    assert find_partitions(topic, sought, start, numbers).tolist() == [0, 1, 2, -1, -1, 3, -1, 4, -1, -1, -1]
+    assert find_partitions(topic[:3], sought[:3], start, numbers).tolist() == [0, 1, 2]
+    nothing = np.array([], dtype=np.int64)
+    assert find_partitions(np.array([0]), np.array([0]), np.array([0, 0]), nothing).tolist() == [-1]
 
 
 def test_owners_beyond_sixteen_bits_are_sorted_like_any() -> None:
