@@ -475,7 +475,7 @@ def total_sentence(stages: Sequence[Stage]) -> str:
     seconds = sum(stage.standstill_s for stage in stages)
     longest_s = max((stage.longest_s for stage in stages), default=0.0)
     return (
-        f"In all {count(generations, 'generation')}: members that stay let go of {count(revoked, 'partition')} "
-        f"and lose {taken:,}; {anew:,} {'is' if anew == 1 else 'are'} read anew by another member; partitions stand "
-        f"still for {seconds:,.0f} s together, one of them {longest_s:g} s at a stretch."
+        f"In all {count(generations, 'generation')}: members that stay let go of {count(revoked, 'partition')}, "
+        f"{taken:,} of them for good; {anew:,} {'is' if anew == 1 else 'are'} read anew by another member; "
+        f"partitions stand still for {seconds:,.0f} s together, one of them {longest_s:g} s at a stretch."
     )

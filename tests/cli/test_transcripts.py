@@ -16,12 +16,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from tests.cli.conftest import HERE, run_here
 from tests.support.golden import of_page
 
 import apportion
+from apportion.cli import completion
 from apportion.demo import dump
 
 FOLDER = HERE / "transcripts"
@@ -39,7 +41,8 @@ def parts(text: str) -> list[tuple[str, str]]:
 
 def printed(command: str) -> str:
     """All that a command line gives, with nothing of this machine in it; the present folder is that of ``cli``."""
-    with tempfile.TemporaryDirectory() as folder:
+    # A completion gives up after seconds, which a busy machine takes for a dump.
+    with tempfile.TemporaryDirectory() as folder, patch.object(completion, "GROUPS_S", 300.0):
         out = Path(folder) / "out"
         at = {"DUMP": str(dump()), "TASKS": str(TASKS), "TABLES": str(TABLES), "OUT": str(out), "HERE": str(HERE)}
         done = run_here(

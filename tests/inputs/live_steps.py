@@ -163,7 +163,7 @@ def line(words: str, address: str) -> str:
 def page(text: str) -> Any:
     found = re.search(r'id="data">(.*?)</script>', text, re.DOTALL)
     assert found, "the page has no data"
-    return json.loads(found[1])
+    return [json.loads(line) for line in found[1].strip().split("\n")]
 
 
 def plain(value: Any) -> Any:

@@ -75,7 +75,7 @@ def test_numbers_that_no_difference_can_hold_stop_nothing(made: Made) -> None:
     }
     assert rows["orders", 0]["lag"] == 60, "the log can be read, though no 64 bits hold how far it is ahead"
     (row,) = made.rows("gold/rebalances", group="hostile")
-    assert (row["skipped"], row["moved"], row["cause"]) == (2**31 - 1, 3, "join, leave")
+    assert (row["skipped"], row["moved"], row["inherited"], row["cause"]) == (2**31 - 1, 0, 3, "join, leave")
 
 
 def test_a_group_without_members_is_subscribed_to_whatever_it_commits(made: Made) -> None:

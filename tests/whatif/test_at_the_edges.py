@@ -140,12 +140,13 @@ def test_a_partition_is_found_in_a_group_that_grew_or_lost_topics() -> None:
 
 def test_totals_have_their_words_for_one_and_for_none() -> None:
     assert rollouts.total_sentence([]) == (
-        "In all 0 generations: members that stay let go of 0 partitions and lose 0; 0 are read anew by another member; "
-        "partitions stand still for 0 s together, one of them 0 s at a stretch."
+        "In all 0 generations: members that stay let go of 0 partitions, 0 of them for good; "
+        "0 are read anew by another member; partitions stand still for 0 s together, one of them 0 s at a stretch."
     )
     one = {"topics": {"t": 2}, "members": {name: {"topics": ["t"], "owned": {"t": [n]}} for n, name in enumerate("ab")}}
     assert rollouts.total_sentence(rollouts.rollout(one, ["leave b"], times=Times(rebalance_s=2_000.5))) == (
-        "In all 1 generation: members that stay let go of 0 partitions and lose 0; 1 is read anew by another member; "
+        "In all 1 generation: members that stay let go of 0 partitions, 0 of them for good; "
+        "1 is read anew by another member; "
         "partitions stand still for 2,000 s together, one of them 2000.5 s at a stretch."
     )
     both = rollouts.total_sentence(rollouts.rollout(one, ["rolling", "join 1"]))

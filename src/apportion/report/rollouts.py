@@ -103,7 +103,7 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times:
     shown = _most_stopped(stages, after)
     drawn = group_data(after, [stages[-1].plan], facts=facts, history=_moments(before, stages, times, shown))
     past = drawn["history"]
-    past |= {"planned": total_sentence(stages), "left_out": after.P - len(past["rows"])}
+    past |= {"planned": True, "left_out": after.P - len(past["rows"])}
     row_of = {name: i for i, name in enumerate(past["rows"])}
     for moment, stage in zip(past["rebalances"][1:], stages, strict=True):
         place, still = places_in(stage.plan.group, after), stage.still_s

@@ -165,7 +165,7 @@ function inTimeline(group) {
   ];
   const total = () => {
     const known = rebalances.filter((r) => r.still?.[0]), long = known.filter((r) => r.still[1] !== null), worst = [...long].sort((a, b) => b.still[1] - a.still[1])[0];
-    if (planned) return `What the rollout would bring, from its beginning: ${planned}`;
+    if (planned) return "What the rollout would bring, from its beginning.";
     if (!known.length) return "No partition is known to have stood still.";
     const all = sum(known.map((r) => r.still[0])), eager = rebalances.filter((r) => r.eager).length;
     const how = eager ? `${number(eager)} of ${count(rebalances.length, "rebalance")} stopped everything (eager). ` : `${count(rebalances.length, "rebalance")}; only what changed hands stopped. `;
