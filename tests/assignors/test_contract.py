@@ -181,7 +181,7 @@ def test_an_author_learns_of_missing_names_and_loose_settings() -> None:
         ({"goals": ()}, set()), ({"facts": 3}, {"facts"}), ({"facts": {"warmth": 3}}, {"facts"}),
         ({"leaves": True}, set()), ({"name": "", "goals": None, "facts": 3}, {"name", "goals", "facts"}),
     ],
-    ids=str,
+    ids=lambda given: str(sorted(given) if isinstance(given, set) else given),
 )  # fmt: skip
 def test_what_can_be_said_of_a_strategy_without_a_group(attributes: dict[str, Any], promises: set[str]) -> None:
     kind = type("Kind", (Bad,), {"__doc__": "It works.", **attributes})
