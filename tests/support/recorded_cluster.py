@@ -16,6 +16,7 @@ import socket
 import struct
 import threading
 from _thread import interrupt_main
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
@@ -59,7 +60,7 @@ def exactly(connection: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
-class Listener:
+class Listener(ABC):
     """A server for the block: ``serve`` is called in a thread for each connection."""
 
     def __init__(self) -> None:
@@ -91,9 +92,9 @@ class Listener:
             self.open.append(connection)
             threading.Thread(target=self.serve, args=[connection], daemon=True).start()
 
+    @abstractmethod
     def serve(self, connection: socket.socket) -> None:
         """One connection from its beginning to its end."""
-        raise NotImplementedError
 
 
 class Proxy(Listener):
