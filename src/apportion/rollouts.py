@@ -176,6 +176,8 @@ def walk(
 ) -> Iterator[Stage]:  # fmt: skip
     """The stages of ``rollout`` one by one, as each is planned."""
     group, steps = group_of(group), whatif.texts(steps)
+    if not isinstance(times, Times):
+        raise BadInput("times", repr(times), "apportion.rollouts.Times(...)")
     strategy = strategy_for(protocol, assignor, settings)
     if static:
         group = with_instance_ids(group)
@@ -209,7 +211,7 @@ def walk(
 
 def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mapping[str, Any] | None) -> Assignor:
     """The strategy under that protocol; BadInput where the two cannot go together."""
-    if protocol not in PROTOCOLS:
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise BadInput("protocol", repr(protocol), f"one of {', '.join(PROTOCOLS)}")
     name = PROTOCOLS[protocol] if assignor is None else assignor
     strategy = strategy_of(name, settings)

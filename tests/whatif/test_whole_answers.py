@@ -162,6 +162,8 @@ REFUSED: dict[str, Callable[[], object]] = {
     "steps that are no texts": lambda: rollouts.rollout(RAW, ["scale 2", 5]),  # type: ignore[list-item]
     "rollout of a class": lambda: rollouts.rollout(RAW, ["scale 2"], assignor=apportion.Range),  # type: ignore[arg-type]
     "rollout of a number": lambda: rollouts.rollout(RAW, ["scale 2"], assignor=5),  # type: ignore[arg-type]
+    "rollout under a list": lambda: rollouts.rollout(RAW, ["scale 2"], protocol=["eager"]),  # type: ignore[arg-type]
+    "rollout in a number of seconds": lambda: rollouts.rollout(RAW, ["scale 2"], times=5),  # type: ignore[arg-type]
     "rollout beside": lambda: rollouts.rollout(RAW, ["scale 2"], "eager", apportion.LagAware(), {"by": "lag"}),
     "settings beside": lambda: planning.plan(RAW, apportion.LagAware(), {"max_skew": 2, "by": "lag"}),
     "no array": lambda: planning.plan(RAW, Wrong(None)),  # type: ignore[arg-type]
