@@ -135,8 +135,8 @@ def install_command(extra: str) -> str:
         listed = metadata.requires("apportion") or []
     except metadata.PackageNotFoundError:  # a source tree on the path
         listed = []
-    needed = [marker.split(one)[0] for one in listed if marker.search(one)]
-    return "pip install " + " ".join(f"'{one}'" for one in needed or [f"apportion[{extra}]"])
+    needed = [marker.split(requirement)[0] for requirement in listed if marker.search(requirement)]
+    return "pip install " + " ".join(f"'{requirement}'" for requirement in needed or [f"apportion[{extra}]"])
 
 
 @_public

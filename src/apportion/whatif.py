@@ -172,7 +172,7 @@ def rounds(first: Plan, assignor: Assignor) -> list[Plan]:
     while plans[-1].answer.waits and len(plans) < MOST_ROUNDS:
         before = plans[-1]
         plans.append(plan(settled(before), assignor))
-        states = [one.answer.state and one.answer.state.standby for one in (before, plans[-1])]
+        states = [step.answer.state and step.answer.state.standby for step in (before, plans[-1])]
         if states[0] == states[1] and not plans[-1].measures["moves"]:
             break
     return plans
@@ -188,7 +188,7 @@ def whole(plans: list[Plan]) -> Plan:
     if first is last:
         return first
     proof = {goal: "heuristic" if goal == "moves" else how for goal, how in last.proof.items()}
-    warmups = sum(one.answer.measures.get("warmups", 0) for one in plans)
+    warmups = sum(step.answer.measures.get("warmups", 0) for step in plans)
     number = len(plans)
     made: dict[str, Callable[[], Any]] = {
         name: partial(last.answer.extra.__getitem__, name) for name in last.answer.extra

@@ -39,7 +39,7 @@ def replay_acting(
     series
         Of each partition, the samples of its log's end and the group's commits, by time.
     """
-    moments = sorted({at for one in series.values() for at, _ in one.ends})
+    moments = sorted({at for partition_series in series.values() for at, _ in partition_series.ends})
     loop = Loop(acting, strategy, learned=True)
     began = [step.generation.at for step in walk]
     acts: list[dict[str, Any]] = []
@@ -96,8 +96,8 @@ def _reason(why: str) -> str:
 def _offsets(group: Group, series: Mapping[tuple[str, int], Series], at: int) -> tuple[Sample, Longs, Any]:
     """Log ends and commits as they were known at a moment, in the order of the group's partitions."""
     of = [series.get(group.name_of(p), Series()) for p in range(group.P)]
-    end = np.array([_newest(one.ends, at) for one in of], dtype=np.int64)
-    committed = np.array([_newest(one.commits, at) for one in of], dtype=np.int64)
+    end = np.array([_newest(known.ends, at) for known in of], dtype=np.int64)
+    committed = np.array([_newest(known.commits, at) for known in of], dtype=np.int64)
     lag = lag_of(np.zeros_like(end), end, committed, group.auto_offset_reset)
     return Sample(at / 1000, end, committed), lag, end != UNKNOWN
 

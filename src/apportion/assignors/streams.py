@@ -179,7 +179,7 @@ class Streams(TaskSettings):
             return None
         if not LARGE <= sum(counts) * len(members) <= CELLS or _wants(group, topology, partitions, members) is not None:
             return None
-        if not all(one.stateful for one, n in zip(topology.subtopologies, counts, strict=True) if n):
+        if not all(sub.stateful for sub, n in zip(topology.subtopologies, counts, strict=True) if n):
             return None
         task_of = _task_numbers(group, topology, counts)
         ordered = ints(sorted(members, key=group.members.__getitem__))
@@ -444,7 +444,7 @@ def _state(
     return ApplicationState(
         tasks=(),
         processes=(),
-        stateful=np.array([one.stateful for one in topology.subtopologies], dtype=np.bool_)[subtopology_of],
+        stateful=np.array([sub.stateful for sub in topology.subtopologies], dtype=np.bool_)[subtopology_of],
         subtopology_of=subtopology_of,
         threads=np.ones(len(members), dtype=np.int64),
         lag=lag,
@@ -463,7 +463,7 @@ def _wants(
 
     A task reads a partition of each of its topics, so a member that wants some of them alone can run none of its tasks.
     """
-    read = [{topic for topic in one.topics if partitions.get(topic)} for one in topology.subtopologies]
+    read = [{topic for topic in sub.topics if partitions.get(topic)} for sub in topology.subtopologies]
     wishes = [
         frozenset(s for s, topics in enumerate(read) if topics <= {group.topics[t] for t in wanted})
         for wanted in group.subscriptions

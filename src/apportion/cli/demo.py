@@ -82,7 +82,7 @@ def _show(path: Path) -> list[GroupHistory]:
         emit_tables(history_text.tables(shown_group, group.rebalances), "table", history_text.notes(shown_group, story))
         emit("\n")
     rows = [
-        group_list.row_of(group_list.judged(shown_group, [one.at for one in group.rebalances]))
+        group_list.row_of(group_list.judged(shown_group, [rebalance.at for rebalance in group.rebalances]))
         for shown_group, group in zip(seen, groups, strict=True)
     ]
     emit_tables([group_list.table(sorted(rows, key=group_list.order)), history_text.totals(stories)], "table")

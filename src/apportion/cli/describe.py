@@ -69,8 +69,8 @@ def run(args: argparse.Namespace) -> int:
     groups, standings, rows = _chosen(_with_generations(source.many(args), args), args)
     if args.output == "json":
         described = [
-            {**group_to_dict(one.group), "described": {**one.to_dict(), **group_list.known_of(row)}}
-            for one, row in zip(standings, rows, strict=True)
+            {**group_to_dict(standing.group), "described": {**standing.to_dict(), **group_list.known_of(row)}}
+            for standing, row in zip(standings, rows, strict=True)
         ]
         emit_json({"version": 1, "groups": described})
         return 0
@@ -136,8 +136,11 @@ def _chosen(groups: list[Observed], args: argparse.Namespace) -> tuple[list[Obse
     listed = len(groups) > 1 and not args.time and not _views_asked(args) and args.output != "html"
     sort = args.sort or ("trouble" if listed else None)
     paces = _paces(groups, seen, args, listed, sort)
-    rows = [group_list.row_of(group_list.judged(one, at, pace)) for one, (pace, at) in zip(seen, paces, strict=True)]
-    chosen = [one for one in zip(groups, seen, rows, strict=True) if one[1].odd or not args.odd]
+    rows = [
+        group_list.row_of(group_list.judged(shown_group, at, pace))
+        for shown_group, (pace, at) in zip(seen, paces, strict=True)
+    ]
+    chosen = [entry for entry in zip(groups, seen, rows, strict=True) if entry[1].odd or not args.odd]
     if sort == "odd":
         chosen.sort(key=lambda entry: (not entry[1].odd, group_list.order(entry[2], "lag")))
     elif sort:
@@ -163,8 +166,8 @@ def _paces(
     if known is None:
         yield from (({}, []) for _ in groups)
         return
-    for one, times in zip(seen, known, strict=True):
-        group = measured.as_of_last_look(one.group, times.series) if live else one.group
+    for shown_group, times in zip(seen, known, strict=True):
+        group = measured.as_of_last_look(shown_group.group, times.series) if live else shown_group.group
         whole = measured.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False).whole
         pace, at = lag_text.pace(whole), list(times.rebalanced_at_ms or ())
         if times.rebalanced_at_ms is not None:

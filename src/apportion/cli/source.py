@@ -228,12 +228,12 @@ def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> 
     window_s = window_s or WINDOW_S
     with progress.slow(f"reading {path}"):
         memory = load_histories(path)
-        series = FolderSeries(path, {one.name: one.raw["topics"] for one in groups}, window_s)
+        series = FolderSeries(path, {observed.name: observed.raw["topics"] for observed in groups}, window_s)
     for observed in groups:
         group = memory.group(observed.name)
         generations = group.folded.generations
         held_since_ms = generations[-1].at if generations else None
-        at_ms = [one.at for one in group.rebalances]
+        at_ms = [rebalance.at for rebalance in group.rebalances]
         yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None, at_ms)
 
 
@@ -424,7 +424,7 @@ def is_live(args: argparse.Namespace) -> bool:
     Also an empty one: where a script's variable was not set, standard input was not meant.
     """
     given = (args.bootstrap_server, args.command_config, args.context)
-    if any(one is not None for one in given) or getattr(args, "all_groups", False):
+    if any(option is not None for option in given) or getattr(args, "all_groups", False):
         return True
     from apportion.inputs import config
 

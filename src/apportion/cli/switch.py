@@ -110,7 +110,7 @@ def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | Non
     from apportion.history.predicted_targets import Score, score
     from apportion.inputs import offsets_log
 
-    if args.file is not None or not args.all_groups or not any(one.kind == "consumer" for one in groups):
+    if args.file is not None or not args.all_groups or not any(group.kind == "consumer" for group in groups):
         return None
     try:
         log = offsets_log.whole_groups(source.connection(args))

@@ -51,7 +51,9 @@ class TakeoverWatch:
 
     def __init__(self, members: Sequence[MemberBridge]) -> None:
         self.members = members
-        self.policy: OnForeign = next(one for one in get_args(OnForeign) if any(m.on_foreign == one for m in members))
+        self.policy: OnForeign = next(
+            policy for policy in get_args(OnForeign) if any(m.on_foreign == policy for m in members)
+        )
         self.foreign = False
         self.stopped = ""
         """The sentence with which this member stopped; "" while it takes part."""

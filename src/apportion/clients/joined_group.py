@@ -104,7 +104,7 @@ def _facts(sent: Subscriptions, memories: Memories, declared: Mapping[str, Fact]
     foreign = declared.keys() - facts.keys()
     if foreign - MEMBER_FIELDS.keys():
         behind = [read_facts(sent.one(m).user_data) for m in range(len(sent.sent))]
-        facts |= {name: ints([one.get(name, UNSET) for one in behind]) for name in foreign}
+        facts |= {name: ints([facts_sent.get(name, UNSET) for facts_sent in behind]) for name in foreign}
     unset = np.full(len(sent.sent), UNSET)
     return {name: fact.within(facts.get(name, unset)) for name, fact in declared.items()}
 

@@ -92,13 +92,13 @@ class PlannedRebalance:
 def line_of(event: str, values: Mapping[str, Any]) -> str:
     """``rebalance group="ads" generation=7 proof="balance:optimal"``: names and JSON values, those of a dict in one."""
     words = {
-        name: ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, Mapping) else value
+        name: ",".join(f"{key}:{number}" for key, number in value.items()) if isinstance(value, Mapping) else value
         for name, value in values.items()
     }
     return " ".join([event, *(f"{name}={_json(value)}" for name, value in words.items())])
 
 
-_TOLD: Final = tuple(one.name for one in fields(PlannedRebalance) if one.name not in ("plan", "owner"))
+_TOLD: Final = tuple(field.name for field in fields(PlannedRebalance) if field.name not in ("plan", "owner"))
 _json: Final = json.JSONEncoder(ensure_ascii=False).encode
 OnPlan = Callable[[PlannedRebalance], object]
 

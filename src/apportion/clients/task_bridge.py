@@ -118,7 +118,7 @@ class TaskBridge:
         known = _members(members, self.topology, sizes)
         holders = _holders(members)
         excluded = self._excluded(members, known, sizes, group)
-        known = [one for one in known if one.member_id not in excluded]
+        known = [member for member in known if member.member_id not in excluded]
         nothing = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(excluded)}
         if not known:
             return nothing

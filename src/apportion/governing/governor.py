@@ -190,7 +190,7 @@ class Governor:
         if (was.promise, was.members, was.rank, was.owners) == (plan.promise, plan.members, plan.rank, plan.owners):
             self._since_s = None
             return ""
-        sizes = [{topic: len(owners) for topic, owners in one.owners.items()} for one in (was, plan)]
+        sizes = [{topic: len(owners) for topic, owners in governed.owners.items()} for governed in (was, plan)]
         if "lag" not in self.rule.assignor.goals or was.members != plan.members or sizes[0] != sizes[1]:
             return None  # somebody came or went, or a topic grew
         decision = decide(

@@ -129,7 +129,7 @@ def _rule(where: str, entry: Any) -> GroupRule:
     acting, convert = Acting.of_text(str(entry.get("acting", ""))), entry.get("convert", False)
     if type(convert) is not bool:
         raise BadInput(f"{where}.convert", repr(convert), "true or false")
-    read = tuple(_fact(f"{where}.facts[{n}]", one) for n, one in enumerate(facts))
+    read = tuple(_fact(f"{where}.facts[{n}]", fact) for n, fact in enumerate(facts))
     return GroupRule(pattern, assignor, read, acting, convert)
 
 

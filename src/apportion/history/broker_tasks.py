@@ -156,7 +156,9 @@ class _Log:
             if body is None:
                 self._clear()
             else:
-                self.settings = {one["key"]: one["value"] for one in body.get("lastAssignmentConfigs") or ()}
+                self.settings = {
+                    setting["key"]: setting["value"] for setting in body.get("lastAssignmentConfigs") or ()
+                }
         else:
             self._person(record.key_type, member, body)
 
@@ -200,7 +202,7 @@ class _Log:
             sizes[name] = max(sizes.get(name, 0), p + 1)
         if sum(sizes.values()) > 2 * len(tasks):
             return None  # a hostile number; the broker's targets have no gaps
-        stateful = {one["subtopologyId"]: bool(one["stateChangelogTopics"]) for one in self.subtopologies}
+        stateful = {sub["subtopologyId"]: bool(sub["stateChangelogTopics"]) for sub in self.subtopologies}
         subtopologies = [
             CoordinatorSubtopology(name, count, stateful.get(name, True)) for name, count in sorted(sizes.items())
         ]

@@ -321,8 +321,8 @@ def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, F
     late = late[passed[late] > 0]
     high, low = after[late], after[late] - 1
     # As floats: offsets may be any 64 bits, and their difference need not fit.
-    mine, one, other = (values.astype(np.float64) for values in (unread[late], ends.offset[low], ends.offset[high]))
-    share = np.minimum((mine + 1 - one) / (other - one), 1.0)
+    mine, below, above = (values.astype(np.float64) for values in (unread[late], ends.offset[low], ends.offset[high]))
+    share = np.minimum((mine + 1 - below) / (above - below), 1.0)
     then = ends.at[low] + share * (ends.at[high] - ends.at[low])
     seconds[late] = np.maximum(now_ms - then, 0) / 1000
     at_most[late] = np.maximum(now_ms - ends.at[low], 0) / 1000
@@ -343,12 +343,14 @@ def rates(samples: Samples, since_ms: float, until_ms: Floats | None = None) -> 
     first = np.where(some & (first == behind_last - 1), np.maximum(first - 1, reset), first)
     pace = np.full(len(first), np.nan)
     rows = np.flatnonzero(some)
-    one, last = first[rows], behind_last[rows] - 1
-    until = samples.at[last] if until_ms is None else np.fmax(samples.at[last], until_ms[rows])
-    took = until - samples.at[one]
-    rows, one, last, took = (values[(took > 0) & (last > one)] for values in (rows, one, last, took))
+    earliest, latest = first[rows], behind_last[rows] - 1
+    until = samples.at[latest] if until_ms is None else np.fmax(samples.at[latest], until_ms[rows])
+    took = until - samples.at[earliest]
+    rows, earliest, latest, took = (
+        values[(took > 0) & (latest > earliest)] for values in (rows, earliest, latest, took)
+    )
     offset = samples.offset.astype(np.float64)
-    pace[rows] = (offset[last] - offset[one]) * 1000 / took
+    pace[rows] = (offset[latest] - offset[earliest]) * 1000 / took
     return pace
 
 

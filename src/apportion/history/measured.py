@@ -28,7 +28,7 @@ class Rates:
 def newest(series: AllSeries) -> int:
     """The last moment (ms) of which a log's end is known, else a commit; 0 where nothing is."""
     for side in ("ends", "commits"):
-        last = max((samples[-1][0] for one in series.values() if (samples := getattr(one, side))), default=0)
+        last = max((samples[-1][0] for known in series.values() if (samples := getattr(known, side))), default=0)
         if last:
             return last
     return 0
@@ -85,9 +85,9 @@ def as_of_last_look(group: Group, series: AllSeries) -> Group:
         return group
     end, committed = group.offsets.end.copy(), group.offsets.committed.copy()
     for p in range(group.P):
-        one = series.get(group.name_of(p), Series())
-        end[p] = one.ends[-1][1] if one.ends else end[p]
-        committed[p] = one.commits[-1][1] if one.commits else committed[p]
+        known = series.get(group.name_of(p), Series())
+        end[p] = known.ends[-1][1] if known.ends else end[p]
+        committed[p] = known.commits[-1][1] if known.commits else committed[p]
     return replace(group, offsets=Offsets(group.offsets.begin, end, committed, group.offsets.lag))
 
 
@@ -136,9 +136,9 @@ def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dic
     """Each member's speed on what it holds, while it had something to read."""
     held: list[list[Series]] = [[] for _ in range(group.M)]
     for p, owner in enumerate(group.owner.tolist()):
-        one = series.get(group.name_of(p))
-        if owner != NOBODY and one is not None:
-            held[owner].append(one)
+        known = series.get(group.name_of(p))
+        if owner != NOBODY and known is not None:
+            held[owner].append(known)
     return {
         name: SpeedSamples(busy_rates(mine, since_ms, until_ms), stretches(mine, since_ms, until_ms)).speed()
         for name, mine in zip(group.members, held, strict=True)

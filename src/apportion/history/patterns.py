@@ -37,7 +37,7 @@ def of_members(patterns: Iterable[str | None]) -> tuple[str, ...]:
 
 def of_topology(subtopologies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """What stands behind the topics of sub-topologies that read them by a regular expression (KIP-1071): sentences."""
-    used = [(one["subtopologyId"], pattern) for one in subtopologies for pattern in one.get("sourceTopicRegex") or ()]
+    used = [(sub["subtopologyId"], pattern) for sub in subtopologies for pattern in sub.get("sourceTopicRegex") or ()]
     sentences = [
         f"Sub-topology {name} reads topics by the pattern {shorten(pattern, NARROW)!r}: no record names them, so its "
         "tasks are shown and what they read of these topics is not."

@@ -146,7 +146,9 @@ def _changes(
 
 def _ids_of(generations: Sequence[Generation]) -> int:
     """How many partitions were given in all of them."""
-    return sum([len(ids) for one in generations for seat in one.members for ids in seat.assigned.values()])
+    return sum(
+        [len(ids) for generation in generations for seat in generation.members for ids in seat.assigned.values()]
+    )
 
 
 def compared(

@@ -114,11 +114,11 @@ class SharedPlans:
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
             self._kept.move_to_end(alike.key)
-            one = LikeGroups(
+            like = LikeGroups(
                 alike.lag[None, :], [alike.members], [alike.topics],
                 [lambda few: outcomes(name, generations, present, topics, few)],
             )  # fmt: skip
-            laid, left = lay_on([(template, one)])[0]
+            laid, left = lay_on([(template, like)])[0]
             if not left:
                 return laid.columns(0), alike, template
         with collector_paused():
@@ -143,20 +143,20 @@ def lay_on(questions: Sequence[tuple[Template, LikeGroups]]) -> list[tuple[Answe
         64 bits, or their strategies answered something else.
     """
     laying = [_Laying(template, groups) for template, groups in questions]
-    _hash_names([one for one in laying if one.template.by_name])
-    tables = [table for one in laying for table in one.tables()]
+    _hash_names([layout for layout in laying if layout.template.by_name])
+    tables = [table for layout in laying for table in layout.tables()]
     dealt = iter(deal_rounds_many([lag for lag, _ in tables], [members for _, members in tables]))
-    return [one.rows(dealt) for one in laying]
+    return [layout.rows(dealt) for layout in laying]
 
 
 def _hash_names(laying: Sequence[_Laying]) -> None:
     """The hash codes of all names in one call."""
-    tables = [names for one in laying for names in (one.groups.members, one.groups.topics)]
+    tables = [names for layout in laying for names in (layout.groups.members, layout.groups.topics)]
     hashes = string_hashes([name for table in tables for names in table for name in names])
     parts = np.split(hashes, np.cumsum([sum(map(len, table)) for table in tables])[:-1]) if tables else []
     shaped = iter([part.reshape(len(table), -1) for part, table in zip(parts, tables, strict=True)])
-    for one in laying:
-        one.hashes = next(shaped), next(shaped)
+    for layout in laying:
+        layout.hashes = next(shaped), next(shaped)
 
 
 class Template:

@@ -79,8 +79,8 @@ def steps(
         if generation.fresh or not generation.members:
             follows = False
         if generation.members and generation.readable and not _repeats(ordered, i):
-            one = step(name, generation, counts[i], topics, offsets and i == last, ids, described)
-            walk.append(replace(one, follows=follows))
+            taken = step(name, generation, counts[i], topics, offsets and i == last, ids, described)
+            walk.append(replace(taken, follows=follows))
             follows = True
     return walk
 

@@ -85,7 +85,9 @@ def eager_offsets(generations: Sequence[Generation], rows: Sequence[Rebalance]) 
 
     By offset: numbers begin anew in a group that was deleted. At a static member's return nobody gives anything up.
     """
-    eager = {one.offset for one in generations if one.kind == CLASSIC and is_eager(one.protocol)}
+    eager = {
+        generation.offset for generation in generations if generation.kind == CLASSIC and is_eager(generation.protocol)
+    }
     return eager - {row.source_offset for row in rows if row.generation == row.previous_generation}
 
 
@@ -131,15 +133,15 @@ def _silences(
     eager: Collection[int],
 ) -> Iterator[tuple[int, int, int]]:
     """Of each partition that stayed at an eager one: offset, ms from its last commit to its next, and when that was."""
-    by_offset = sorted(commits, key=lambda one: one.after)
-    after = [one.after for one in by_offset]
+    by_offset = sorted(commits, key=lambda interval: interval.after)
+    after = [interval.after for interval in by_offset]
     complete = {row.source_offset for row in rows if row.complete}
     ends = [generation.offset for generation in generations[2:]] + [2**63 - 1]
 
     def between(low: int, high: int) -> Mapping[TopicPartition, list[CommitInterval]]:
         commits_of: dict[TopicPartition, list[CommitInterval]] = {}
-        for one in by_offset[bisect_left(after, low) : bisect_left(after, high)]:
-            commits_of.setdefault((one.topic, one.partition), []).append(one)
+        for interval in by_offset[bisect_left(after, low) : bisect_left(after, high)]:
+            commits_of.setdefault((interval.topic, interval.partition), []).append(interval)
         return commits_of
 
     # One generation alone has no pair, and would have an end.
@@ -149,7 +151,7 @@ def _silences(
         had, first, last = before.owners(), between(now.offset, end), between(before.offset, now.offset)
         for partition, owner in now.owners().items():
             if had.get(partition) == owner and partition in first and partition in last:
-                since = max(one.last for one in last[partition])
-                silence = min(one.first for one in first[partition]) - since
+                since = max(interval.last for interval in last[partition])
+                silence = min(interval.first for interval in first[partition]) - since
                 if silence >= 0:  # clocks of members may differ
                     yield now.offset, silence, since

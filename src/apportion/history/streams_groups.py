@@ -61,12 +61,12 @@ class StreamsRecords(BrokerAssigned):
         return {
             "topology": self.topology.get("epoch"),
             "topics": self.group.get("metadataHash"),
-            "settings": tuple(sorted((one["key"], one["value"]) for one in settings)),
+            "settings": tuple(sorted((setting["key"], setting["value"]) for setting in settings)),
             "stateless": tuple(sorted(self._stateless())),
         }
 
     def _stateless(self) -> Iterable[str]:
-        return (one["subtopologyId"] for one in self.subtopologies if not one["stateChangelogTopics"])
+        return (sub["subtopologyId"] for sub in self.subtopologies if not sub["stateChangelogTopics"])
 
     @property
     def subtopologies(self) -> Iterable[Mapping[str, Any]]:
@@ -77,14 +77,14 @@ class StreamsRecords(BrokerAssigned):
     def _sources(self) -> dict[str, list[str]]:
         """Sub-topology to the topics that it reads, those between sub-topologies too."""
         return {
-            one["subtopologyId"]: [*one["sourceTopics"], *(topic["name"] for topic in one["repartitionSourceTopics"])]
-            for one in self.subtopologies
+            sub["subtopologyId"]: [*sub["sourceTopics"], *(topic["name"] for topic in sub["repartitionSourceTopics"])]
+            for sub in self.subtopologies
         }
 
     def _target_of(self, member: str) -> GenerationMember:
         """A member with the tasks that it is to have, a sub-topology standing for a topic."""
         roles = roles_of(self.targets.get(member, {}))
-        topics = tuple(sorted({one["subtopologyId"] for one in self.subtopologies} | set(roles["active"])))
+        topics = tuple(sorted({sub["subtopologyId"] for sub in self.subtopologies} | set(roles["active"])))
         reads = _partitions(roles["active"], self._sources)
         return replace(_member(member, self.members[member], topics, roles["active"], roles), reads=reads)
 

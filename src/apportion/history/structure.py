@@ -126,7 +126,7 @@ def history_key(generations: Sequence[Generation]) -> tuple[Any, ...] | None:
         None where an order of names does not tell all that the names do, or where more than the members counts.
     """
     first = generations[0]
-    if any(one.facts or one.number < 0 or one.kind != first.kind for one in generations):
+    if any(generation.facts or generation.number < 0 or generation.kind != first.kind for generation in generations):
         return None
     ranks = _Ranks.of(generations, None)
     if ranks is None:
@@ -246,11 +246,11 @@ def _described(
     read = [_topic(topics[topic]) for topic in names]
     if None in read:
         return None
-    described = [one for one in read if one is not None]
-    keys = [(ranks[topic], topic in of_present, *one[:2]) for topic, one in zip(names, described, strict=True)]
+    described = [entry for entry in read if entry is not None]
+    keys = [(ranks[topic], topic in of_present, *entry[:2]) for topic, entry in zip(names, described, strict=True)]
     topic_of = np.arange(len(names)).repeat([len(topics[topic]) for topic in names])
     nothing = np.empty((0, 4), dtype=np.int64)
-    numbers, *logs = np.concatenate([nothing, *(one[2] for one in described)]).T
+    numbers, *logs = np.concatenate([nothing, *(entry[2] for entry in described)]).T
     places = Places(names, topic_of, numbers)
     if not places.distinct:
         return None

@@ -114,8 +114,8 @@ def _verdict(switch: Switch) -> str:
     if switch.classic_clients:
         return _other_clients(switch)
     if switch.blockers:
-        who = count(sum(len(one.members) for one in switch.blockers), "member")
-        whose = f" of {who}" if any(one.members for one in switch.blockers) else ""
+        who = count(sum(len(blocker.members) for blocker in switch.blockers), "member")
+        whose = f" of {who}" if any(blocker.members for blocker in switch.blockers) else ""
         return (
             f"Stay, or take another strategy first: the assignments{whose} carry user data, so the broker refuses an "
             "online upgrade. Move to sticky or cooperative-sticky first (two bounces), or stop and restart all members."
@@ -256,12 +256,12 @@ def _seconds(ms: int) -> str:
 
 
 def _scored(switch: Switch) -> list[str]:
-    one = switch.score
-    if not one.epochs:
+    score = switch.score
+    if not score.epochs:
         return []
     return [
         (
-            f"Of {count(one.epochs, 'target')} that this cluster's broker has recorded for groups of the new protocol, "
-            f"{one.predicted:,} are predicted to the partition."
+            f"Of {count(score.epochs, 'target')} that this cluster's broker has recorded for groups of the new "
+            f"protocol, {score.predicted:,} are predicted to the partition."
         )
     ]

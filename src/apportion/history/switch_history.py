@@ -76,7 +76,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
     if len(walk) < LEAST_GENERATIONS:
         return None
     then = happened(walk)
-    moved = {"generations": len(walk), "recorded": sum(one["moves"] for one in then)}
+    moved = {"generations": len(walk), "recorded": sum(measures["moves"] for measures in then)}
     for name in REPLAYED:
         moved[name] = total(replay_steps(walk, name, then))["moves"]
     variants = {
@@ -88,7 +88,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
         for name in BROKERS if changed is not None else ():
             moved[f"{name}-{variant}"] = total(replay_steps(changed or (), name))["moves"]
     eager = stood_still.eager_offsets(past.folded.generations, past.rebalances)
-    moved["stopped"] = sum(one.kept for one in past.rebalances if one.source_offset in eager)
+    moved["stopped"] = sum(rebalance.kept for rebalance in past.rebalances if rebalance.source_offset in eager)
     still = stood_still.bounds(past.folded.generations, past.rebalances, past.habits, eager)
     return moved | {f"stopped_ms_{bound}": ms for bound, ms in still.items()}
 
@@ -98,13 +98,13 @@ def batched(walk: Sequence[Step], interval_ms: int = INTERVAL_MS) -> list[Step]:
     kept: list[Step] = []
     last: int | None = None
     first: Step | None = None
-    for one, after in zip(walk, [*walk[1:], None], strict=True):
-        first = first or one
-        at = one.generation.at
+    for taken, after in zip(walk, [*walk[1:], None], strict=True):
+        first = first or taken
+        at = taken.generation.at
         when = at if last is None else max(at, last + interval_ms)
         if after is not None and after.follows and after.generation.at <= when:
             continue  # that one comes before this target is made, and is in it
-        kept.append(replace(one, follows=first.follows))
+        kept.append(replace(taken, follows=first.follows))
         last, first = when, None
     return kept
 
@@ -115,29 +115,29 @@ def as_static(walk: Sequence[Step], session_ms: int = SESSION_MS) -> list[Step] 
     Returns
         None where all have static ids already, or client ids do not tell the members of a generation apart.
     """
-    if all(all(one.group.instance_ids) for one in walk):
+    if all(all(taken.group.instance_ids) for taken in walk):
         return None
-    names = [_by_client(one) for one in walk]
+    names = [_by_client(taken) for taken in walk]
     identities = [name for name in names if name is not None]
     if len(identities) < len(walk):
         return None
     kept: list[Step] = []
     before: set[str] = set()
     first: Step | None = None
-    for i, one in enumerate(walk):
-        first = first or one
-        missing = before - set(identities[i]) if one.follows else set()
+    for i, taken in enumerate(walk):
+        first = first or taken
+        missing = before - set(identities[i]) if taken.follows else set()
         if any(_is_back(walk, identities, i, name, session_ms) for name in missing):
             continue
-        kept.append(replace(one, identities=identities[i], follows=first.follows))
+        kept.append(replace(taken, identities=identities[i], follows=first.follows))
         before, first = set(identities[i]), None
     return kept
 
 
-def _by_client(one: Step) -> tuple[str, ...] | None:
+def _by_client(taken: Step) -> tuple[str, ...] | None:
     """Who each member is by its client id; None where that is not one each."""
-    clients = one.group.client_ids or ()
-    if len(clients) < one.group.M or len(set(clients)) < len(clients) or not all(clients):
+    clients = taken.group.client_ids or ()
+    if len(clients) < taken.group.M or len(set(clients)) < len(clients) or not all(clients):
         return None
     return tuple(str(client) for client in clients)
 
@@ -170,11 +170,15 @@ def as_dynamic(
         if not generation.members or not generation.readable:
             continue
         seats = {seat.identity: seat.member_id for seat in generation.members}
-        returned = {one for one, member in seats.items() if before.get(one, member) != member} if follows else set()
+        returned = (
+            {identity for identity, member in seats.items() if before.get(identity, member) != member}
+            if follows
+            else set()
+        )
         stayed = tuple(seat for seat in generation.members if seat.identity not in returned)
         for members in [stayed, generation.members] if returned and stayed else [generation.members]:
-            one = step(name, replace(generation, members=members), count, topics, ids=ids)
-            walk.append(replace(one, identities=one.group.members, follows=follows))
+            taken = step(name, replace(generation, members=members), count, topics, ids=ids)
+            walk.append(replace(taken, identities=taken.group.members, follows=follows))
             follows = True
         before = seats
     return walk

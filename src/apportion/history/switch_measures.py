@@ -105,7 +105,9 @@ class Switch:
         document: dict[str, Any] = {"group": self.group.name, "protocol": self.facts.kind}
         if self.blockers is not None and self.facts.kind != CONSUMER:
             document["upgradable"] = not self.blockers
-            document["blockers"] = [{"what": one.reason, "members": list(one.members)} for one in self.blockers]
+            document["blockers"] = [
+                {"what": blocker.reason, "members": list(blocker.members)} for blocker in self.blockers
+            ]
         document |= {"now": dict(self.now), "online": self.online.to_dict(), "fresh": self.fresh.to_dict()}
         document |= {"concentration": dict(self.concentration), "together": dict(self.together)}
         if self.classic_clients:
@@ -125,7 +127,7 @@ class Switch:
 def classic_clients(group: Group) -> dict[str, int]:
     """Members by client library, of those that have no new protocol; a client id of the user's own tells nothing."""
     ids = [client or member for client, member in zip(group.client_ids or [None] * group.M, group.members, strict=True)]
-    counts = {name: sum(f"-{name}-" in f"-{one}-" for one in ids) for name in CLASSIC_CLIENTS}
+    counts = {name: sum(f"-{name}-" in f"-{client_id}-" for client_id in ids) for name in CLASSIC_CLIENTS}
     return {name: n for name, n in counts.items() if n}
 
 

@@ -105,5 +105,5 @@ def total(walked: Sequence[TaskEpoch]) -> dict[str, int]:
         sums[f"{measure}_then"] = sum(epoch.then[measure] for epoch in walked)
     for suffix in ("", "_then"):
         loads = [epoch.then if suffix else epoch.measures for epoch in walked]
-        sums[f"skew_max{suffix}"] = max((one["load_max"] - one["load_min"] for one in loads), default=0)
+        sums[f"skew_max{suffix}"] = max((load["load_max"] - load["load_min"] for load in loads), default=0)
     return sums

@@ -51,7 +51,7 @@ def lags_at(ends: Samples, commits: Samples, since_ms: float) -> Known:
 
 def _newest(of: Samples, then: Samples) -> tuple[Longs, Bools]:
     """(N,) the last offset of the same partition up to each of N moments, and whether there is one."""
-    which, whose = (np.repeat(np.arange(len(one.start) - 1), np.diff(one.start)) for one in (then, of))
+    which, whose = (np.repeat(np.arange(len(samples.start) - 1), np.diff(samples.start)) for samples in (then, of))
     # Logs are sampled together, so the moments are few: each is found by partition and moment.
     moments = np.unique(of.at)
     keys = whose * (len(moments) + 1) + np.searchsorted(moments, of.at, "right")

@@ -91,7 +91,7 @@ class Cluster:
                 there = sorted({str(rack) for node in part["replica_nodes"] if (rack := racks.get(node))})
                 number, led = part["partition_index"], part["leader_id"] >= 0
                 partitions.append(TopicPartition(topic["name"], topic_id, number, tuple(there), led))
-        return sorted(partitions, key=lambda one: (one.topic, one.partition))
+        return sorted(partitions, key=lambda part: (part.topic, part.partition))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:
         """The log's ends of each partition that has a leader."""
@@ -105,7 +105,7 @@ class Cluster:
         from kafka.admin import OffsetSpec
         from kafka.protocol.consumer import IsolationLevel
 
-        names = [Name(one.topic, one.partition) for one in partitions if one.led]
+        names = [Name(part.topic, part.partition) for part in partitions if part.led]
 
         def ask(which: OffsetSpec, **how: Any) -> Any:
             return patiently(

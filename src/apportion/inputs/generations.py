@@ -67,7 +67,7 @@ def _records(
     there = list(cluster.partitions([OFFSETS]))
     home = {name: partition_of(name, len(there)) for name in groups} if there else {}
     wanted = set(home.values())
-    ends = cluster.ends([one for one in there if one.partition in wanted])
+    ends = cluster.ends([part for part in there if part.partition in wanted])
     budget, short = MOST_RECORDS, []
     for log in sorted(ends, key=lambda log: log.last_stable - log.begin):
         budget -= log.last_stable - log.begin

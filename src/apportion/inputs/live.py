@@ -79,7 +79,7 @@ def read(
     partitions = cluster.partitions(sorted(topics)) if topics else []
     entries = _entries(cluster, partitions)
     _pass_markers(cluster, committed, entries)
-    ids = {one.topic: one.topic_id for one in partitions if one.topic_id}
+    ids = {part.topic: part.topic_id for part in partitions if part.topic_id}
     coordinators = _coordinators(cluster, chosen)
     return [
         observed_group(name, descriptions[name], committed.get(name, {}), entries, ids, coordinators.get(name))
@@ -285,7 +285,9 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     facts["sentences"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
     facts["carried"] = list(readable(carried))
     lists = [
-        one[field]["topic_partitions"] for one in group["members"] for field in ("assignment", "target_assignment")
+        member[field]["topic_partitions"]
+        for member in group["members"]
+        for field in ("assignment", "target_assignment")
     ]
     parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
     ids = {entry["topic_name"]: known for entry in parts if (known := topic_id_text(entry["topic_id"])) is not None}
@@ -359,9 +361,9 @@ def _committed(admin: Any, names: Sequence[str]) -> dict[str, dict[tuple[str, in
 def _entries(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[str, dict[int, dict[str, Any]]]:
     """Topic to partition to its entry in group.json, without commits."""
     entries: dict[str, dict[int, dict[str, Any]]] = {}
-    for one in partitions:
-        racks = {"racks": list(one.racks)} if one.racks else {}
-        entries.setdefault(one.topic, {})[one.partition] = {"partition": one.partition, **racks}
+    for part in partitions:
+        racks = {"racks": list(part.racks)} if part.racks else {}
+        entries.setdefault(part.topic, {})[part.partition] = {"partition": part.partition, **racks}
     for log in cluster.ends(partitions):
         entries[log.topic][log.partition] |= {"begin": log.begin, "end": log.end}
     return entries

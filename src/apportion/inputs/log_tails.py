@@ -75,7 +75,10 @@ async def _ask(admin: Any, places: Mapping[Place, int]) -> dict[Place, Tail]:
             for part in topic.partitions:
                 place = topic.topic, part.partition_index
                 if place in mine and not part.error_code:
-                    aborted = [(one.producer_id, one.first_offset) for one in part.aborted_transactions or ()]
+                    aborted = [
+                        (transaction.producer_id, transaction.first_offset)
+                        for transaction in part.aborted_transactions or ()
+                    ]
                     known[place] = tail_of(bytes(part.records or b""), mine[place], aborted)
     return known
 

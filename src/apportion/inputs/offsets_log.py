@@ -45,8 +45,8 @@ def whole_groups(connection: Connection) -> WholeLog:
     """
     with connect(connection.bootstrap, connection.properties) as cluster:
         topics = cluster.partitions()
-        ends = cluster.ends([one for one in topics if one.topic == OFFSETS])
-    names = {one.topic_id: one.topic for one in topics if one.topic_id}
+        ends = cluster.ends([part for part in topics if part.topic == OFFSETS])
+    names = {part.topic_id: part.topic for part in topics if part.topic_id}
     groups: dict[str, list[GroupRecord]] = {}
     left_out, budget = 0, MOST_RECORDS
     filled = [log for log in ends if log.last_stable > log.begin]

@@ -73,7 +73,7 @@ def check(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ()
     try:
         with pq.ParquetFile(file) as whole:
             schema, stored, footer = whole.schema_arrow, whole.schema, whole.metadata
-            old = {one.path for one in map(stored.column, range(len(stored))) if one.physical_type == "INT96"}
+            old = {leaf.path for leaf in map(stored.column, range(len(stored))) if leaf.physical_type == "INT96"}
     except Exception as error:  # whatever Arrow finds wrong with foreign bytes
         raise _broken(file, error) from None
     forms = {name: INT96 if name in old else _form(file, schema, name, *columns[name]) for name in columns}

@@ -127,7 +127,9 @@ _TASKS: Final = dict(zip(ROLES.values(), ("active_tasks", "standby_tasks", "warm
 def tasks_body(assignment: Mapping[str, Any]) -> dict[str, Any]:
     """An assignment as the body of a record has it."""
     return {
-        name: [{"subtopologyId": one["subtopology_id"], "partitions": one["partitions"]} for one in assignment[field]]
+        name: [
+            {"subtopologyId": entry["subtopology_id"], "partitions": entry["partitions"]} for entry in assignment[field]
+        ]
         for name, field in _TASKS.items()
     }
 

@@ -294,7 +294,9 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, In
     descriptions = [described.get(topic, 0) for topic in topics]
     if set(map(type, descriptions)) <= {int}:
         return *_places(descriptions), ints([]), None
-    start, number = _places([one if isinstance(one, int) else len(one) for one in descriptions])
+    start, number = _places(
+        [description if isinstance(description, int) else len(description) for description in descriptions]
+    )
     rows: list[Raw] = []
     of_rows: list[Ints] = []
     columns: list[TopicColumns] = []

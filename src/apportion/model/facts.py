@@ -74,4 +74,4 @@ def fact_columns(members: list[Mapping[str, Any]]) -> dict[str, Ints]:
     """Fact to (M,) numbers of these members in the form of group.json; ``UNSET`` where one does not say."""
     told = [fields.get("facts") or {} for fields in members]
     names = sorted(set().union(*told))
-    return {name: ints([UNSET if one.get(name) is None else one[name] for one in told]) for name in names}
+    return {name: ints([UNSET if facts.get(name) is None else facts[name] for facts in told]) for name in names}

@@ -94,7 +94,7 @@ def _listed(group: Group, facts: Mapping[str, Any]) -> Listed:
 def _past(rebalances: Sequence[Mapping[str, Any]]) -> tuple[int, int, int] | None:
     if not rebalances:
         return None
-    moved, needless = (sum(one[field] or 0 for one in rebalances) for field in ("moved", "needless"))
+    moved, needless = (sum(rebalance[field] or 0 for rebalance in rebalances) for field in ("moved", "needless"))
     return len(rebalances), moved, needless
 
 
@@ -134,8 +134,8 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],
         # Rows of the matrix that moved, by the definition that the bars count by; None where nobody counted.
         "movers": [
-            sorted(place[key] for key in one["movers"] if key in place) if "movers" in one else None
-            for one in rebalances
+            sorted(place[key] for key in rebalance["movers"] if key in place) if "movers" in rebalance else None
+            for rebalance in rebalances
         ],
         "labels": list(labels),
         "rows": [f"{topic}-{partition}" for topic, partition in drawn],

@@ -60,34 +60,34 @@ class ListColumn:
 
 
 def _past(i: int) -> Callable[[Listed], int | None]:
-    return lambda one: None if one.past is None else one.past[i]
+    return lambda listed: None if listed.past is None else listed.past[i]
 
 
 def _paced(name: str) -> Callable[[Listed], float | None]:
-    return lambda one: one.pace.get(name)
+    return lambda listed: listed.pace.get(name)
 
 
 COLUMNS: Final = (
-    ListColumn("group", "Group", "GROUP", lambda one: one.shown.group.name, text=True),
-    ListColumn("verdict", "Verdict", "VERDICT", lambda one: one.verdict,
+    ListColumn("group", "Group", "GROUP", lambda listed: listed.shown.group.name, text=True),
+    ListColumn("verdict", "Verdict", "VERDICT", lambda listed: listed.verdict,
                "ERR: messages wait, and nobody reads them. WARN: something is wrong."),
-    ListColumn("lag", "Lag", "LAG", lambda one: one.shown.total_lag, "messages that are still to be read"),
+    ListColumn("lag", "Lag", "LAG", lambda listed: listed.shown.total_lag, "messages that are still to be read"),
     ListColumn("behind_s", "Behind", "BEHIND-S", _paced("behind_s"),
                "how old the oldest unread message is, at least"),
     ListColumn("trend", "Trend", "TREND", _paced("trend"),
                "messages a second by which the lag grows; below zero it shrinks"),
     ListColumn("catch_up_s", "Caught up", "CATCH-UP-S", _paced("catch_up_s"),
                "when everything will have been read, if it goes on like this"),
-    ListColumn("kind", "Protocol", "PROTOCOL", lambda one: one.shown.seen.kind or "",
+    ListColumn("kind", "Protocol", "PROTOCOL", lambda listed: listed.shown.seen.kind or "",
                "classic, consumer (KIP-848), share, streams; simple: it only commits", text=True),
-    ListColumn("state", "State", "STATE", lambda one: "gone" if one.gone else one.shown.seen.state or "",
+    ListColumn("state", "State", "STATE", lambda listed: "gone" if listed.gone else listed.shown.seen.state or "",
                "as Kafka calls it", text=True),
-    ListColumn("protocol", "Strategy", "ASSIGNMENT-STRATEGY", lambda one: one.shown.seen.protocol or "",
+    ListColumn("protocol", "Strategy", "ASSIGNMENT-STRATEGY", lambda listed: listed.shown.seen.protocol or "",
                "the assignor that the group uses", text=True),
     ListColumn("members", "Members", "#MEMBERS",
-               lambda one: one.shown.group.M if one.shown.seen.owners_told else None),
-    ListColumn("partitions", "Partitions", "#PARTITIONS", lambda one: one.shown.group.P),
-    ListColumn("heaviest", "Heaviest", "HEAVIEST", lambda one: one.shown.heaviest,
+               lambda listed: listed.shown.group.M if listed.shown.seen.owners_told else None),
+    ListColumn("partitions", "Partitions", "#PARTITIONS", lambda listed: listed.shown.group.P),
+    ListColumn("heaviest", "Heaviest", "HEAVIEST", lambda listed: listed.shown.heaviest,
                "the share of the lag that one member has to read"),
     ListColumn("last_hour", "Last hour", "LAST-HOUR", _paced("last_hour"),
                "rebalances in the last hour (in records: before the newest)"),
@@ -111,13 +111,13 @@ FIELD_OF: Final = {
 
 def declared() -> dict[str, Any]:
     """The list as the page gets it: its columns, the order that it begins with, and which verdict is graver."""
-    columns = [[one.field, one.label, one.meaning, one.text] for one in COLUMNS]
+    columns = [[column.field, column.label, column.meaning, column.text] for column in COLUMNS]
     return {"columns": columns, "trouble": list(TROUBLE), "rank": RANK}
 
 
-def row_of(one: Listed) -> dict[str, Any]:
+def row_of(listed: Listed) -> dict[str, Any]:
     """A group's row."""
-    return {**{column.field: column.of(one) for column in COLUMNS}, "why": one.why}
+    return {**{column.field: column.of(listed) for column in COLUMNS}, "why": listed.why}
 
 
 def judged(
@@ -129,21 +129,21 @@ def judged(
     return Listed(shown, verdict, shown.odd, pace or {})
 
 
-def found_by(one: Listed, most_topics: int | None = None, most_members: int | None = None) -> dict[str, Any]:
+def found_by(listed: Listed, most_topics: int | None = None, most_members: int | None = None) -> dict[str, Any]:
     """What else a reader looks for: topics with what is left in them and how old that is, members, hosts.
 
     most_topics, most_members
         No more than so many: topics with most to read, members and hosts in order.
     """
-    group, lag = one.shown.group, one.shown.lag
+    group, lag = listed.shown.group, listed.shown.lag
     topics: list[list[Any]] = []
     for t, topic in enumerate(group.topics):
         mine = lag[group.partitions(t)]
         known = mine[mine != UNKNOWN]
-        topics.append([topic, sum(known.tolist()) if len(known) else None, one.behind[t] if one.behind else None])
+        topics.append([topic, sum(known.tolist()) if len(known) else None, listed.behind[t] if listed.behind else None])
     if most_topics is not None:
         topics = sorted(topics, key=lambda row: (-(row[1] or 0), row[0]))[:most_topics]
-    labels, hosts = one.shown.labels_and_hosts
+    labels, hosts = listed.shown.labels_and_hosts
     return {"topics": topics, "who": [*labels[:most_members], *hosts[:most_members]]}
 
 

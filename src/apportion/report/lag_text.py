@@ -56,9 +56,9 @@ def speeds(group: Group, speed_of: Mapping[str, Speed]) -> TextTable:
     """A row a member: how fast it was while it had something to read, with its spread."""
     rows: list[tuple[Cell, ...]] = []
     for name in group.members:
-        one = speed_of[name]
-        spread = (_rounded(one.low), _rounded(one.high)) if one.spread_known else (None, None)
-        rows.append((name, _rounded(one.median), *spread, one.measured))
+        speed = speed_of[name]
+        spread = (_rounded(speed.low), _rounded(speed.high)) if speed.spread_known else (None, None)
+        rows.append((name, _rounded(speed.median), *spread, speed.measured))
     title = "Speed of members, messages a second while they had lag\n"
     return TextTable(("CONSUMER-ID", "SPEED", "LOW-QUARTILE", "HIGH-QUARTILE", "INTERVALS"), rows, title)
 
@@ -91,7 +91,7 @@ def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:
 
 
 def _by_few(*speeds: Speed) -> str:
-    fewest = min(one.measured for one in speeds)
+    fewest = min(speed.measured for speed in speeds)
     return f"measured between two commits {'once' if fewest == 1 else f'{fewest} times'}"
 
 
@@ -117,9 +117,11 @@ def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[
         return {}
     rows = []
     for m, label in enumerate(labels):
-        one = members.row(m)
-        gone_in = "never" if one.catch_up_s is not None and math.isinf(one.catch_up_s) else _rounded(one.catch_up_s)
-        rows.append([label, one.lag, age_in_words(one.age), _rounded(one.trend), one.in_words, gone_in])
+        times = members.row(m)
+        gone_in = (
+            "never" if times.catch_up_s is not None and math.isinf(times.catch_up_s) else _rounded(times.catch_up_s)
+        )
+        rows.append([label, times.lag, age_in_words(times.age), _rounded(times.trend), times.in_words, gone_in])
     head = ["Member", "Lag", "Oldest unread message", "Trend, messages/s", "It is", "Caught up in, s"]
     table = {"title": "Lag in time", "head": head, "rows": rows}
     never = whole.catch_up_s is None or math.isinf(whole.catch_up_s)
@@ -151,7 +153,7 @@ def behind_by_topic(group: Group, times: LagTimes) -> list[int | None]:
     age = np.where(times.lag == 0, 0, np.where(np.isnan(times.seconds), bound, times.seconds))
     age = np.where((times.lag == UNKNOWN) | np.isnan(age), -1, age)
     oldest = [age[group.partitions(t)].max(initial=-1) for t in range(len(group.topics))]
-    return [None if one < 0 else round(float(one)) for one in oldest]
+    return [None if age < 0 else round(float(age)) for age in oldest]
 
 
 def in_last_hour(at_ms: Iterable[int], now_ms: float) -> int:

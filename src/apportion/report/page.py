@@ -90,7 +90,8 @@ def totals(groups: Sequence[dict[str, Any]]) -> list[list[Any]]:
     moved = sum(group["row"]["moved"] or 0 for group in replayed)
     return [
         ["as it was", len(replayed), moved, max(then)],
-        *([name, len(of), sum(n or 0 for one in of for n in one["moves"]), max(one.get("skew_max") or 0 for one in of)]
+        *([name, len(of), sum(n or 0 for replay in of for n in replay["moves"]),
+           max(replay.get("skew_max") or 0 for replay in of)]
           for name, of in sorted(by_name.items())),
     ]  # fmt: skip
 

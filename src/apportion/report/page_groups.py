@@ -118,7 +118,7 @@ def facts(
     # What compare says: each strategy once, at its default settings.
     distinct = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     seen = shown(observed, group)
-    rebalanced_at = [one.at for one in past.rebalances] if past is not None else []
+    rebalanced_at = [rebalance.at for rebalance in past.rebalances] if past is not None else []
     word, figures = judge(group, observed.kind, observed.protocol, observed.owners_told, rebalanced_at)
     why = [*seen.odd, *figures]
     over_time: dict[str, Any] = {} if times is None else pace(times.whole)
@@ -151,14 +151,14 @@ def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[di
     names = labels(remembered) if names is None else names
     moments_of = moments(remembered)
     rows = []
-    for one in remembered.rebalances:
-        owners = by_offset[one.source_offset].owners() if one.source_offset in by_offset else {}
+    for rebalance in remembered.rebalances:
+        owners = by_offset[rebalance.source_offset].owners() if rebalance.source_offset in by_offset else {}
         rows.append({
-            "generation": one.generation, "at": moment(one.at), "cause": one.cause, "members": one.members,
-            "moved": one.moved, "kept": one.kept, "given": one.given, "needless": one.needless,
-            "complete": one.complete,
+            "generation": rebalance.generation, "at": moment(rebalance.at), "cause": rebalance.cause,
+            "members": rebalance.members, "moved": rebalance.moved, "kept": rebalance.kept, "given": rebalance.given,
+            "needless": rebalance.needless, "complete": rebalance.complete,
             "owners": {topic_partition: names.get(who, who) for topic_partition, who in owners.items()},
-            **moments_of[one.source_offset],
+            **moments_of[rebalance.source_offset],
         })  # fmt: skip
     return rows
 
@@ -210,7 +210,9 @@ def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
 
 def origin(path: str, groups: Sequence[Mapping[str, Any]]) -> str:
     """How a page calls a folder: by its own name, not by where it lies, and how far its records go."""
-    newest = max((one["at"] or "" for group in groups for one in group["history"]["rebalances"]), default="")
+    newest = max(
+        (rebalance["at"] or "" for group in groups for rebalance in group["history"]["rebalances"]), default=""
+    )
     name = os.path.basename(os.path.abspath(path))
     return f"{name}, records up to {newest[:16].replace('T', ' ')} UTC" if newest else name
 

@@ -39,12 +39,12 @@ def group_table(switch: Switch) -> TextTable:
         ("moves", 0, switch.online.measures["moves"], None),
     ]
     if "lag_max" in switch.now:
-        rows.append(("messages to read, at most", *(one.get("lag_max") for one in measures)))
+        rows.append(("messages to read, at most", *(measured.get("lag_max") for measured in measures)))
     if switch.busiest:
         work = switch.busiest
         rows.append(("work of the busiest member", *(percent(work[name]) for name in ("now", "online", "fresh"))))
     if switch.group.racks is not None and switch.group.racks.known:
-        rows.append(("read across racks", *(one["rack_misses"] for one in measures)))
+        rows.append(("read across racks", *(measured["rack_misses"] for measured in measures)))
     if switch.together["of"]:
         met = switch.together
         rows.append((f"co-located numbers, of {met['of']}", met["now"], met["online"], met["fresh"]))
@@ -60,7 +60,7 @@ def totals(switches: Sequence[Switch], left_out: Sequence[tuple[str, str]]) -> l
     left_out
         Groups, each with the reason as what follows "1 group".
     """
-    answers = Counter(one.answer for one in switches)
+    answers = Counter(switch.answer for switch in switches)
     parts = [f"{answers[CAN]:,} can switch", f"{answers[STAY]:,} should stay"]
     if answers[ALREADY]:
         parts.append(f"{answers[ALREADY]:,} on the new protocol already")

@@ -33,8 +33,8 @@ def moments(past: Past) -> dict[int, dict[str, Any]]:
     stood = standstills(generations, past.rebalances, habits)
     movers = moves_between_living(generations)
     offsets, committed = sorted(movers), Counter[int]()
-    for one in habits:
-        committed[offsets[bisect_right(offsets, one.after) - 1]] += one.n
+    for interval in habits:
+        committed[offsets[bisect_right(offsets, interval.after) - 1]] += interval.n
     rows = {}
     for row in past.rebalances:
         still = stood[row.source_offset]
@@ -58,9 +58,9 @@ def commits_in_lanes(past: Past, rows: Sequence[str]) -> list[list[int]]:
     lanes = {name: i for i, name in enumerate(rows[:LANES])}
     begin = past.rebalances[0].at if past.rebalances else 0
     return [
-        [lanes[name], one.n, one.first - begin, one.last - begin]
-        for one in getattr(past, "habits", ())
-        if (name := f"{one.topic}-{one.partition}") in lanes and one.first >= 0
+        [lanes[name], interval.n, interval.first - begin, interval.last - begin]
+        for interval in getattr(past, "habits", ())
+        if (name := f"{interval.topic}-{interval.partition}") in lanes and interval.first >= 0
     ]
 
 
@@ -85,8 +85,8 @@ def where_they_end(rebalances: Sequence[Rebalance], moves: Mapping[int, int]) ->
 
     A cooperative group's rebalance has two rounds, and its moves count in the second; so do those beside it.
     """
-    counted = [moves.get(one.source_offset, 0) for one in rebalances]
-    hands_over = [cause.HAND_OVER in one.cause for one in rebalances]
+    counted = [moves.get(rebalance.source_offset, 0) for rebalance in rebalances]
+    hands_over = [cause.HAND_OVER in rebalance.cause for rebalance in rebalances]
     for i in range(1, len(counted)):
         # Where hand-overs follow each other, the first ends the round before, whose past the strategy was given.
         if hands_over[i] and not hands_over[i - 1]:

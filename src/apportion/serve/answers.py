@@ -143,9 +143,9 @@ class Answers:
             "number": snapshot.number, "at": _as_of(snapshot), "notes": self.notes(snapshot),
             "whole": before is None, "groups": [
                 # Of a group that the page has, what changed of it; of another all, with its lag at the last rounds.
-                {"group": name, **{field: value for field, value in one.items() if had[name].get(field) != value}}
-                if name in had else {**one, "lags": lags.get(name, ())}
-                for name, one in now.items() if had.get(name) != one
+                {"group": name, **{field: value for field, value in summary.items() if had[name].get(field) != value}}
+                if name in had else {**summary, "lags": lags.get(name, ())}
+                for name, summary in now.items() if had.get(name) != summary
             ],
             "gone": [name for name in had if name not in now],
         }  # fmt: skip

@@ -223,11 +223,11 @@ def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     return GroupState(ShownGroup(empty, Observed({"group": name})), times, whole, at, past)
 
 
-def _same_partitions(one: Group, other: Group) -> bool:
+def _same_partitions(group: Group, other: Group) -> bool:
     return (
-        one.topics == other.topics
-        and np.array_equal(one.start, other.start)
-        and np.array_equal(one.number, other.number)
+        group.topics == other.topics
+        and np.array_equal(group.start, other.start)
+        and np.array_equal(group.number, other.number)
     )
 
 
@@ -243,9 +243,9 @@ def lag_times_of(groups: Sequence[Timed], ends: AllEnds, now: float) -> Iterator
     """Lag in time of each group's partitions, and of each as a whole, by the one rule; many groups in one pass."""
     batch: list[Timed] = []
     rows = 0
-    for one in groups:
-        batch.append(one)
-        rows += one[0].P
+    for timed in groups:
+        batch.append(timed)
+        rows += timed[0].P
         if rows >= ROWS_AT_ONCE:
             yield from _lag_times_of(batch, ends, now * 1000)
             batch, rows = [], 0

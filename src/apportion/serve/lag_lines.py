@@ -63,4 +63,4 @@ def lines(state: GroupState, ends: Mapping[str, EndTimes]) -> dict[str, Any]:
 
 
 def _line(lag: Longs) -> list[int | None]:
-    return [None if one == UNKNOWN else one for one in lag.tolist()]
+    return [None if value == UNKNOWN else value for value in lag.tolist()]

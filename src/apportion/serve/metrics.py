@@ -282,7 +282,7 @@ class _View:
         self.snapshot, self.fresh = snapshot, fresh
         self.topics = snapshot.topics if fresh else {}
         self.cluster = escape(settings.cluster_name or snapshot.cluster_id or "")
-        self.groups = [_Shown(one, Labels(one.group, self.cluster, settings.labels_personal)) for one in groups]
+        self.groups = [_Shown(state, Labels(state.group, self.cluster, settings.labels_personal)) for state in groups]
         self._sums: dict[str, list[list[int | None]]] = {}
 
     def rows(self, family: Family) -> Iterable[Row]:
@@ -297,10 +297,10 @@ class _View:
 
     def _partitions(self, name: str) -> Iterator[Row]:
         kind, which, all_known = _PARTITIONS[name]
-        for one in self.groups:
-            values: Any = getattr(one, which)
+        for shown in self.groups:
+            values: Any = getattr(shown, which)
             text = number_text if which == "seconds" else str
-            for labels, value in zip(one.labels.partitions(kind), values.tolist(), strict=True):
+            for labels, value in zip(shown.labels.partitions(kind), values.tolist(), strict=True):
                 if all_known or (value == value and value != UNKNOWN):
                     yield labels, text(value)
 
@@ -322,8 +322,8 @@ class _View:
 
     def _groups(self, name: str) -> Iterator[Row]:
         kind = "kminion" if name.startswith("kminion") else "exporter" if name == f"{_KAFKA}_members" else "lag"
-        for one in self.groups:
-            text, state = one.labels.group[kind], one.state
+        for shown in self.groups:
+            text, state = shown.labels.group[kind], shown.state
             if name == "apportion_group_rebalances_total":
                 yield from _by_cause(text, state)
             elif name == f"{_MINION}_info":

@@ -141,8 +141,8 @@ class GroupPast:
         """
         self._folding, self._seeded, self._read = Folding(self._names), True, True
         now = None
-        for one in described:
-            now = self._folding.take(GroupRecord(at_ms, at_ms, one)) or now
+        for value in described:
+            now = self._folding.take(GroupRecord(at_ms, at_ms, value)) or now
         if now is not None:
             # What a description leaves out is no change when the first record tells it.
             known = {name: value for name, value in now.facts.items() if name in ("topology", "stateless")}
@@ -167,7 +167,7 @@ class GroupPast:
         before = self.generations[-1].offset if self.generations else -1
         self.generations.append(now)
         del self.generations[:-WINDOW]
-        intervals = [replace(one, after=before) for one in self._commits.intervals()]
+        intervals = [replace(interval, after=before) for interval in self._commits.intervals()]
         row = latest(self.generations[-3:], self._moves, CommitCadence(intervals))
         if row is not None:
             self.rebalances.append(row if complete is None else replace(row, complete=complete))

@@ -65,7 +65,7 @@ def string_hashes(texts: Sequence[str]) -> NDArray[np.uint32]:
     else:
         raw = [text.encode("utf-16-le", "surrogatepass") for text in texts]
         units = np.frombuffer(b"".join(raw), dtype="<u2").astype(np.uint32)
-        lengths = np.array([len(one) // 2 for one in raw], dtype=np.int64)
+        lengths = np.array([len(name) // 2 for name in raw], dtype=np.int64)
     hashes = np.zeros(len(texts), dtype=np.uint32)
     ends = np.cumsum(lengths)
     if not len(units):

@@ -210,16 +210,16 @@ class _Sharing:
         bins = 1 << (len(members) - 1).bit_length()  # the table is made for as many processes as members
         positions = bin_order([string_hash(process) for process in ids], bins).positions
         self.by_table = [self.processes[ids[position]] for position in positions]
-        active = sum(one.tasks for one in subtopologies)
-        copies = sum(one.tasks for one in subtopologies if one.stateful) * standbys
+        active = sum(sub.tasks for sub in subtopologies)
+        copies = sum(sub.tasks for sub in subtopologies if sub.stateful) * standbys
         self.active_quota = _Quota(active, len(members))
         self.quota = _Quota(active + copies, len(members))
 
     def share(self) -> dict[str, MemberTasks]:
         """Active tasks, then copies."""
-        self._share_active([(one.name, p) for one in self.subtopologies for p in range(one.tasks)])
+        self._share_active([(sub.name, p) for sub in self.subtopologies for p in range(sub.tasks)])
         if self.standbys > 0:
-            self._share_copies([(one.name, p) for one in self.subtopologies if one.stateful for p in range(one.tasks)])
+            self._share_copies([(sub.name, p) for sub in self.subtopologies if sub.stateful for p in range(sub.tasks)])
         return {member: self.given[member] for member in sorted(self.given)}
 
     def _process(self, member: str) -> _ProcessTasks:

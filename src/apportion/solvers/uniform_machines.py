@@ -102,8 +102,8 @@ def deal_topic(lag: Longs, unit: Numbers) -> Ints:
 def _fair_counts(machines: Machines) -> Ints:
     """(C, M) partitions of each kind that each member gets."""
     kinds, members = machines.may.shape
-    supply, one = np.bincount(machines.kind, minlength=kinds), np.ones(members, dtype=np.int64)
-    fair = fair_loads(supply, machines.may, one, one - 1, machines.unit)
+    supply, ones = np.bincount(machines.kind, minlength=kinds), np.ones(members, dtype=np.int64)
+    fair = fair_loads(supply, machines.may, ones, ones - 1, machines.unit)
     table = feasible_flow(supply, fair.low, fair.high, fair.eligible)
     if table is None:
         raise ArithmeticError("no plan fits the loads that were shown to be fair; please report this group")
@@ -164,10 +164,10 @@ def _exchange(machines: Machines, owner: Ints, burden: list[int]) -> None:
 
 def _swap(owner: Ints, burden: list[int], p: int, q: int, lags: list[int], units: list[int]) -> None:
     """Partitions p and q change places."""
-    one, other, shift = int(owner[p]), int(owner[q]), lags[p] - lags[q]
-    burden[one] -= shift * units[one]
+    holder, other, shift = int(owner[p]), int(owner[q]), lags[p] - lags[q]
+    burden[holder] -= shift * units[holder]
     burden[other] += shift * units[other]
-    owner[p], owner[q] = other, one
+    owner[p], owner[q] = other, holder
 
 
 def _bring_back(machines: Machines, owner: Ints, burden: list[int], limit: int) -> None:

@@ -81,7 +81,7 @@ class Traits:
         return InSubscription() if self.cooperative else InUserData()
 
 
-_NAMES: Final = tuple(one.name for one in fields(Traits))
+_NAMES: Final = tuple(trait.name for trait in fields(Traits))
 
 
 def traits_of(strategy: object) -> Traits:

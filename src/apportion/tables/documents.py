@@ -60,8 +60,8 @@ def _lines(column: Column, above: str) -> Iterator[str]:
     name, meaning = f"{above}{column.name}", column.comment.replace("|", "\\|")
     yield f"| `{name}` | {'array of ' * many}{inner} | {column.null or 'never'} | {meaning} |"
     if isinstance(kind, Struct):
-        for one in kind.columns:
-            yield from _lines(one, f"{name}{'[]' * many}.")
+        for inner_column in kind.columns:
+            yield from _lines(inner_column, f"{name}{'[]' * many}.")
 
 
 def sql_type(kind: Kind) -> str:
@@ -73,7 +73,7 @@ def sql_type(kind: Kind) -> str:
     if isinstance(kind, Many):
         return f"array<{sql_type(kind.element)}>"
     if isinstance(kind, Struct):
-        return "struct<" + ", ".join(f"{one.name}: {sql_type(one.kind)}" for one in kind.columns) + ">"
+        return "struct<" + ", ".join(f"{column.name}: {sql_type(column.kind)}" for column in kind.columns) + ">"
     return kind
 
 
@@ -123,7 +123,7 @@ def _type(kind: Kind) -> dict[str, Any]:
         return {
             "logicalType": "object",
             "physicalType": "struct",
-            "properties": [_property(one) for one in kind.columns],
+            "properties": [_property(column) for column in kind.columns],
         }
     return {"logicalType": _LOGICAL[kind], "physicalType": kind}
 

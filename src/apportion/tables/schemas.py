@@ -94,7 +94,7 @@ def _named_kinds(kind: Kind) -> object:
     if isinstance(kind, Many):
         return [_named_kinds(kind.element)]
     if isinstance(kind, Struct):
-        return [(one.name, _named_kinds(one.kind)) for one in kind.columns]
+        return [(column.name, _named_kinds(column.kind)) for column in kind.columns]
     return kind
 
 
@@ -106,7 +106,7 @@ def arrow_schema(table: Table, columns: Iterable[str] | None = None) -> pa.Schem
     """
     import pyarrow as pa
 
-    kinds = {one.name: one.kind for one in table.columns.columns}
+    kinds = {column.name: column.kind for column in table.columns.columns}
     return pa.schema([pa.field(name, _arrow(kinds[name])) for name in (kinds if columns is None else columns)])
 
 
@@ -116,7 +116,7 @@ def _arrow(kind: Kind) -> pa.DataType:
     if isinstance(kind, Many):
         return pa.list_(pa.field("element", _arrow(kind.element), nullable=kind.nulls))
     if isinstance(kind, Struct):
-        return pa.struct([pa.field(one.name, _arrow(one.kind)) for one in kind.columns])
+        return pa.struct([pa.field(column.name, _arrow(column.kind)) for column in kind.columns])
     plain = {
         "string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(),
         "boolean": pa.bool_(), "timestamp": pa.timestamp("us", tz="UTC"), "binary": pa.binary(),

@@ -71,8 +71,8 @@ def assign_tasks(
     if copies.coming is not None and (active == target).all() and not _comes_nearer(state, active, copies, settings):
         copies = replace(copies, coming=None, warmup=np.zeros_like(copies.warmup))
     if settings.num_standby_replicas:
-        one = settings.num_standby_replicas == 1
-        proof["standbys"] = "optimal" if copies.exact and one else "heuristic"
+        single = settings.num_standby_replicas == 1
+        proof["standbys"] = "optimal" if copies.exact and single else "heuristic"
     return TaskAnswer(active, target, copies.standby, copies.warmup, proof, copies.coming is None)
 
 

@@ -37,8 +37,8 @@ class TaskReasons:
         state = self.plan.application
         which = np.unique(state.subtopology_of).tolist()
         parts = [
-            f"{s}: {'+'.join(one.topics)}{'' if one.stateful else ' without state'}"
-            for s, one in enumerate(self.topology.subtopologies)
+            f"{s}: {'+'.join(sub.topics)}{'' if sub.stateful else ' without state'}"
+            for s, sub in enumerate(self.topology.subtopologies)
             if s in which
         ]
         processes = count(len(np.unique(state.process_of)), "process", "processes")
@@ -54,9 +54,9 @@ class TaskReasons:
         processes = np.zeros((len(may), int(state.process_of.max()) + 1), dtype=np.bool_)
         for q, process in enumerate(state.process_of.tolist()):
             processes[:, process] |= may[:, q]
-        one = int((warm & (processes.sum(axis=1) == 1)).sum())
+        bound = int((warm & (processes.sum(axis=1) == 1)).sum())
         cold = int((state.stateful & ~warm).sum())
-        sentence = f"caught-up: {count(one, 'task')} with state can run at once on one process alone"
+        sentence = f"caught-up: {count(bound, 'task')} with state can run at once on one process alone"
         if cold:
             verb = "is" if cold == 1 else "are"
             sentence += f"; {count(cold, 'task')} {verb} caught up nowhere and may run where least is missing"

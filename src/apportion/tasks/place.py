@@ -209,8 +209,8 @@ def place_at_previous(home: Ints, processes: int) -> Ints | None:
     costs = np.where(roams[:, None], 1, -1) * np.ones(processes, dtype=np.int64)
     costs[~roams, home[first][~roams]] = 0
     classes = _Classes(np.zeros(len(first), dtype=np.int64), costs, class_of, 1)
-    one, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
-    return _cheapest(classes, Placing(classes.costs >= 0, classes.costs, one, none))
+    ones, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
+    return _cheapest(classes, Placing(classes.costs >= 0, classes.costs, ones, none))
 
 
 def _fill(load: Ints, rest: int) -> tuple[Ints, bool]:
@@ -274,8 +274,8 @@ def _flow(classes: _Classes, placing: Placing, ceiling: int) -> tuple[str, Ints 
     if layers:
         whole = net.node(len(of_process))
         _convex(net, ends, whole[process_of], threads, load, ceiling, thread_weight)
-        one, held = np.ones_like(of_process), np.bincount(process_of, load).astype(np.int64)
-        _convex(net, whole, np.broadcast_to(sink, whole.shape), one, held, highest, weight)
+        ones, held = np.ones_like(of_process), np.bincount(process_of, load).astype(np.int64)
+        _convex(net, whole, np.broadcast_to(sink, whole.shape), ones, held, highest, weight)
     else:
         _convex(net, ends, np.broadcast_to(sink, ends.shape), threads, load, ceiling, weight)
     first_door = net.nodes

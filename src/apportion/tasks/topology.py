@@ -75,7 +75,7 @@ class Topology:
     @property
     def digest(self) -> str:
         """16 letters that are the same only for the same sub-topologies in the same order: task 0_3 means one thing."""
-        parts = [[sorted(one.topics), one.changelog] for one in self.subtopologies]
+        parts = [[sorted(sub.topics), sub.changelog] for sub in self.subtopologies]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @classmethod
@@ -86,11 +86,11 @@ class Topology:
 
     def tasks(self, partitions: Partitions) -> list[Task]:
         """Every task, in order: one for each partition id that some source topic has (Kafka, ``PartitionGrouper``)."""
-        return [Task(s, p) for s, one in enumerate(self.subtopologies) for p in _ids(one, partitions)]
+        return [Task(s, p) for s, sub in enumerate(self.subtopologies) for p in _ids(sub, partitions)]
 
     def counts(self, partitions: Partitions) -> list[int]:
         """Tasks of each sub-topology."""
-        return [len(_ids(one, partitions)) for one in self.subtopologies]
+        return [len(_ids(sub, partitions)) for sub in self.subtopologies]
 
     def partitions_of(self, task: Task, partitions: Partitions) -> list[tuple[str, int]]:
         """The (topic, partition) pairs that the task reads: each source topic's own p, if it exists."""
@@ -107,7 +107,7 @@ def _of(topic: str, partitions: Partitions) -> Collection[int]:
 def _ids(subtopology: Subtopology, partitions: Partitions) -> Collection[int]:
     """The ids, ascending, that some source topic has: a range, of which a foreign count fills no memory, or a list."""
     ids = [_of(topic, partitions) for topic in subtopology.topics]
-    if all(isinstance(one, range) for one in ids):
+    if all(isinstance(numbers, range) for numbers in ids):
         return max(ids, key=len, default=range(0))
     return sorted(set[int]().union(*ids))
 

@@ -54,7 +54,7 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
         *many_groups(20, seed, Kinds(12, 12, 12, capacities=True, facts=facts)),
     ):
         tried = _tried(assignor, group)
-        for promise in [one for one in tried if one not in broken]:
+        for promise in [promise for promise in tried if promise not in broken]:
             broken[promise] = _smallest(assignor, promise, tried[promise], group)
     if broken:
         raise ContractBroken(str(getattr(assignor, "name", assignor)), broken)

@@ -37,5 +37,5 @@ def jars() -> str:
 @pytest.fixture(scope="session")
 def broker(jars: str) -> Iterator[Broker]:
     """One real broker for the session: make topics and groups of your own names on it, and do not kill it."""
-    with Broker(rack="a") as one:
-        yield one
+    with Broker(rack="a") as broker:
+        yield broker

@@ -183,7 +183,7 @@ def _without_lost(
     list_of = list_of + 1
     list_of[lost] = 0
     is_used = np.bincount(list_of, minlength=len(lists) + 1) > 0
-    lists = tuple([one for one, used in zip([(), *lists], is_used.tolist(), strict=True) if used])
+    lists = tuple([topics for topics, used in zip([(), *lists], is_used.tolist(), strict=True) if used])
     wanted = set[str]().union(*lists)
     names = {name: topic for name, topic in names.items() if topic in wanted}
     return lists, (is_used.cumsum() - 1)[list_of], names
