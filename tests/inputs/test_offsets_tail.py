@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from apportion.inputs import cluster, offsets_tail
-from apportion.inputs.cluster import OFFSETS
-from apportion.inputs.cluster_round import partition_of_group
+from apportion.inputs.cluster import OFFSETS, partition_of_group
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker, free_ports

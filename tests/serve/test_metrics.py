@@ -23,7 +23,8 @@ from apportion.errors import UnknownName
 from apportion.history.stood_still import standstills
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
-from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look, partition_of_group
+from apportion.inputs.cluster import partition_of_group
+from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look
 from apportion.inputs.config import Connection
 from apportion.inputs.governed import CarriedPlan
 from apportion.inputs.load_history import load_histories

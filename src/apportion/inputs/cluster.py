@@ -16,6 +16,7 @@ from uuid import UUID
 
 from apportion.errors import MissingExtra, Unavailable
 from apportion.inputs.properties import Properties
+from apportion.server_side.java_hash import string_hash
 from apportion.wire.primitives import uuid_text
 
 OFFSETS: Final = "__consumer_offsets"
@@ -203,6 +204,16 @@ def read_committed(
                     yield rows
         finally:
             consumer.close()
+
+
+def partition_of_group(group: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` that has a group's records (Kafka, ``partitionFor``).
+
+    >>> partition_of_group("ads-join", 50), partition_of_group("ads-range", 50)
+    (19, 30)
+    """
+    hashed = string_hash(group)
+    return abs(hashed - 2**32 if hashed >= 2**31 else hashed) % 2**31 % partitions  # Kafka, Utils.abs
 
 
 def topic_id_text(topic_id: Any) -> str | None:

@@ -20,8 +20,7 @@ from apportion.arrays import UNKNOWN, Longs
 from apportion.errors import Unavailable
 from apportion.history.records import SHARE
 from apportion.inputs import live, tasks_and_shares
-from apportion.inputs.cluster import OFFSETS, Cluster, sentences, topic_id_text
-from apportion.server_side.java_hash import string_hash
+from apportion.inputs.cluster import OFFSETS, Cluster, partition_of_group, sentences, topic_id_text
 
 GROUPS_AT_ONCE: Final = 500
 """Groups in one request for descriptions or committed offsets."""
@@ -115,15 +114,6 @@ class Round:
             return self.listed_all
         leader, _ = self.leaders.get(partition_of_group(group, len(self.leaders)), (-1, -1))
         return leader >= 0 and leader not in self.silent
-
-
-def partition_of_group(group: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that has a group's records (Kafka, ``GroupCoordinatorService``).
-
-    >>> partition_of_group("orders", 50)
-    17
-    """
-    return (string_hash(group) & 0x7FFFFFFF) % partitions
 
 
 def look(cluster: Cluster) -> Round:

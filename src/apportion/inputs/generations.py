@@ -12,24 +12,12 @@ from apportion.errors import UnreadableBytes
 from apportion.history import rebalances
 from apportion.history.fold import fold
 from apportion.history.records import GroupRecord
-from apportion.inputs.cluster import OFFSETS, Cluster, read_committed
+from apportion.inputs.cluster import OFFSETS, Cluster, partition_of_group, read_committed
 from apportion.inputs.config import Connection
-from apportion.server_side.java_hash import string_hash
 from apportion.wire.coordinator import EpochRecord, GroupGeneration, decode
 
 MOST_RECORDS: Final = 500_000
 """Records that are read in all; groups of partitions beyond stay without a generation."""
-
-
-def partition_of(group: str, partitions: int) -> int:
-    """The partition of ``__consumer_offsets`` that has a group's records (Kafka, ``partitionFor``).
-
-    >>> partition_of("ads-join", 50)
-    19
-    """
-    hashed = string_hash(group)
-    signed = hashed - 2**32 if hashed >= 2**31 else hashed
-    return (0 if signed == -(2**31) else abs(signed)) % partitions  # Kafka, Utils.abs
 
 
 def newest_generations(cluster: Cluster, connection: Connection, groups: Sequence[str]) -> dict[str, int]:
@@ -65,7 +53,7 @@ def _records(
 ) -> tuple[list[str], Iterator[GroupRecord]]:
     """The groups whose partitions are short enough to be read, and their records."""
     there = list(cluster.partitions([OFFSETS]))
-    home = {name: partition_of(name, len(there)) for name in groups} if there else {}
+    home = {name: partition_of_group(name, len(there)) for name in groups} if there else {}
     wanted = set(home.values())
     ends = cluster.ends([part for part in there if part.partition in wanted])
     budget, short = MOST_RECORDS, []
