@@ -16,7 +16,7 @@ from apportion.model.plan import Plan
 from apportion.model.present import contested, measure_now, observed_lag_known, unowned
 from apportion.model.to_names import partitions_to_names
 from apportion.report import task_roles
-from apportion.report.text import Cell, TextTable
+from apportion.report.text import Cell, TextTable, span
 from apportion.wording import count, partitions_in_words, proof_in_words, shorten
 
 SHOWN: Final = {
@@ -74,7 +74,7 @@ def _row(
         value = m.get(measure) if shown is None else shown
         return f"{value} *" if marks and best.get(measure) else value
 
-    load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
+    load = span(m["load_min"], m["load_max"])
     balance = "load_cost" if "load_cost" in best else "load_squares"
     return (
         name, marked(balance, load), m["load_squares"], marked("spread_squares"), marked("moves"), marked("lag_max"),
@@ -109,7 +109,7 @@ def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
 
 
 def _state(group: Group, owner: Ints, m: dict[str, int]) -> tuple[Cell, ...]:
-    load = f"{m['load_min']}-{m['load_max']}" if m["load_min"] != m["load_max"] else str(m["load_min"])
+    load = span(m["load_min"], m["load_max"])
     new = int(np.count_nonzero((group.owner == NOBODY) & (owner != NOBODY)))
     nobodys = unowned(group, owner)
     return group.M, m["partitions"], load, m["moves"], new, m.get("lag_max"), m["rack_misses"], nobodys

@@ -128,13 +128,7 @@ def _about_spread(group: Group, balanced: bool, assumed: bool) -> Iterator[str]:
     """Topics that one member holds whole, and members of different wishes that could be more even."""
     if not balanced or group.M < 2 or not (group.owner != NOBODY).any():
         return
-    whole = [
-        topic
-        for topic, share in topic_shares(group, group.owner)
-        if share == 1
-        and group.start[topic + 1] - group.start[topic] >= LEAST_WHOLE
-        and len(group.subscribers(topic)) > 1
-    ]
+    whole = whole_topics(group)
     if whole and not assumed:
         names = some_of([group.topics[topic] for topic in whole])
         verb = "topic is" if len(whole) == 1 else "topics are each"
@@ -148,6 +142,13 @@ def _about_spread(group: Group, balanced: bool, assumed: bool) -> Iterator[str]:
         span = f"{could['load_min']:,} to {could['load_max']:,}"
         moves = count(could["moves"], "move")
         yield f"Uneven: members hold {now.min():,} to {now.max():,} partitions; {span} can be, with {moves}."
+
+
+def whole_topics(group: Group) -> list[int]:
+    """Topics of some partitions that one member holds wholly, though others want them too."""
+    held = [topic for topic, share in topic_shares(group, group.owner) if share == 1]
+    sizes = np.diff(group.start)
+    return [topic for topic in held if sizes[topic] >= LEAST_WHOLE and len(group.subscribers(topic)) > 1]
 
 
 def _about_lag(group: Group, counted: Bools) -> Iterator[str]:

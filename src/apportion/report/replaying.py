@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from apportion.report.text import Cell, TextTable
+from apportion.report.text import Cell, TextTable, span
 from apportion.wording import count
 
 
@@ -15,7 +15,7 @@ def generations(document: Mapping[str, Any]) -> TextTable:
     rows: list[tuple[Cell, ...]] = [
         (
             row["generation"], moment(row.get("at_ms")), row["members"], row["partitions"], row.get("moves_then"),
-            row.get("moves"), _span(row, "_then"), _span(row, ""), row.get("rack_misses_then"), row.get("rack_misses"),
+            row.get("moves"), loads(row, "_then"), loads(row, ""), row.get("rack_misses_then"), row.get("rack_misses"),
         )
         for row in document["generations"]
     ]  # fmt: skip
@@ -31,13 +31,7 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     if not total["generations"]:
         return ["No generation of this group is left in the records."]
     saved = total["moves_then"] - total["moves"]
-    verdict = (
-        f"{saved:,} fewer than moved"
-        if saved > 0
-        else f"{-saved:,} more than moved"
-        if saved < 0
-        else "as many as moved"
-    )
+    verdict = f"{abs(saved):,} {'fewer' if saved > 0 else 'more'} than moved" if saved else "as many as moved"
     walked = count(total["generations"], "generation")
     would = f"In {walked} {name} would have moved {count(total['moves'], 'partition')}"
     sentences = [f"{would}, {verdict} ({total['moves_then']:,})."]
@@ -52,16 +46,10 @@ def notes(document: Mapping[str, Any]) -> list[str]:
 def acts(acting: Mapping[str, Any]) -> TextTable:
     """A row for each time at which the rule would have acted."""
     rows: list[tuple[Cell, ...]] = [
-        (
-            moment(act["at_ms"]),
-            act["generation"],
-            act["member"],
-            _time(act, "before"),
-            _time(act, "after"),
-            act["moves"],
-        )
+        (moment(act["at_ms"]), act["generation"], act["member"],
+         _time(act, "before"), _time(act, "after"), act["moves"])
         for act in acting["acts"]
-    ]
+    ]  # fmt: skip
     return TextTable(("WOULD-ACT-AT", "GENERATION", "HEAVIEST", "CATCH-UP", "CATCH-UP-AFTER", "MOVES"), rows)
 
 
@@ -90,8 +78,7 @@ def moment(at_ms: int | None) -> str | None:
         return None
 
 
-def _span(row: Mapping[str, Any], when: str) -> str | None:
+def loads(row: Mapping[str, Any], when: str) -> str | None:
+    """The least and the most loaded member of a generation; None where its row does not tell."""
     low, high = row.get(f"load_min{when}"), row.get(f"load_max{when}")
-    if low is None or high is None:
-        return None
-    return str(low) if low == high else f"{low}-{high}"
+    return None if low is None or high is None else span(low, high)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from apportion.report.replaying import moment
+from apportion.report.replaying import loads, moment
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
@@ -17,7 +17,7 @@ def generations(document: Mapping[str, Any]) -> TextTable:
         (
             row["generation"], moment(row.get("at_ms")), row["members"], row["tasks"],
             *(row[name + when] for name in names for when in ("_then", "")),
-            _span(row, "_then"), _span(row, ""), row["rounds"],
+            loads(row, "_then"), loads(row, ""), row["rounds"],
         )
         for row in document["generations"]
     ]  # fmt: skip
@@ -47,8 +47,3 @@ def notes(document: Mapping[str, Any]) -> list[str]:
         predicted = f"{score['predicted']:,} of {count(score['epochs'], 'target')}"
         sentences.append(f"The broker's assignor, followed from the records, gives {predicted} that it recorded.")
     return sentences
-
-
-def _span(row: Mapping[str, Any], when: str) -> str:
-    low, high = row[f"load_min{when}"], row[f"load_max{when}"]
-    return str(low) if low == high else f"{low}-{high}"

@@ -13,7 +13,7 @@ from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
 from apportion.report import task_roles
 from apportion.report.group_data import MOST_ROWS, group_data, summary
-from apportion.report.text import Cell, TextTable
+from apportion.report.text import Cell, TextTable, span
 from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
 from apportion.wording import count, partitions_in_words, shorten, some_of
 
@@ -33,10 +33,10 @@ def table(stages: Sequence[Stage]) -> TextTable:
     columns = ("STEP", "#MEMBERS", "GENERATIONS", "REVOKED", "TAKEN", "MOVED", "READ-ANEW", "STANDSTILL-S", "LONGEST-S")
     if not task_roles.has_roles(stage.plan for stage in stages):
         return TextTable(columns, rows)
-    loads = [(stage.plan.measures["load_min"], stage.plan.measures["load_max"]) for stage in stages]
+    measures = [stage.plan.measures for stage in stages]
     rows = [
-        (*row, str(low) if low == high else f"{low}-{high}", *task_roles.cells(stage.plan)[1:])
-        for row, stage, (low, high) in zip(rows, stages, loads, strict=True)
+        (*row, span(m["load_min"], m["load_max"]), *task_roles.cells(stage.plan)[1:])
+        for row, stage, m in zip(rows, stages, measures, strict=True)
     ]
     return TextTable((*columns, "LOAD", *task_roles.COLUMNS[1:]), rows)
 

@@ -10,7 +10,7 @@ from apportion.arrays import Ints
 from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import ALREADY, CAN, STAY, Switch
 from apportion.model.measures import loads
-from apportion.report.text import Cell, TextTable
+from apportion.report.text import Cell, TextTable, span
 from apportion.wording import count, percent
 
 ANSWERS: Final = {CAN: "can switch", STAY: "should stay", ALREADY: "is there already"}
@@ -73,8 +73,7 @@ def totals(switches: Sequence[Switch], left_out: Sequence[tuple[str, str]]) -> l
 
 def _load(owner: Ints, members: int) -> str:
     held = loads(owner, members)
-    low, high = int(held.min()), int(held.max())
-    return str(low) if low == high else f"{low}-{high}"
+    return span(int(held.min()), int(held.max()))
 
 
 def _upgrade(switch: Switch) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apportion.history.task_what_if import TaskStage
-from apportion.report.text import Cell, TextTable
+from apportion.report.text import Cell, TextTable, span
 from apportion.wording import count
 
 
@@ -13,8 +13,7 @@ def table(stages: Sequence[TaskStage]) -> TextTable:
     """A row for what stands now, and one for each step of each assignor."""
     rows: list[tuple[Cell, ...]] = []
     for stage in stages:
-        low, high = stage.measures["load_min"], stage.measures["load_max"]
-        load = str(low) if low == high else f"{low}-{high}"
+        load = span(stage.measures["load_min"], stage.measures["load_max"])
         counts = [stage.measures[name] for name in ("moves", "cold", "restored", "standbys")]
         rows.append((stage.assignor, stage.step, stage.members, stage.tasks, load, *counts, stage.rounds))
     columns = ("ASSIGNOR", "STEP", "#MEMBERS", "#TASKS", "LOAD", "MOVES", "COLD", "RESTORED", "STANDBYS", "ROUNDS")

@@ -180,6 +180,11 @@ def fold(sentence: str, width: int) -> str:
     )
 
 
+def span(low: int, high: int) -> str:
+    """The least and the most in one cell; one number where they are the same."""
+    return str(low) if low == high else f"{low}-{high}"
+
+
 def wants_style(stream: TextIO) -> bool:
     """Whether bold letters help: a terminal, and nobody asked for plain text (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -18,7 +18,7 @@ from apportion.model.group import Group
 from apportion.model.measures import loads
 from apportion.model.present import contested, loads_now, observed_lag
 from apportion.planning import plan
-from apportion.report.oddities import KEPT_TOGETHER, LEAST_WHOLE, heavy
+from apportion.report.oddities import KEPT_TOGETHER, heavy, whole_topics
 from apportion.wording import count
 
 OK, WARN, ERR = "OK", "WARN", "ERR"
@@ -100,9 +100,9 @@ def _owners(group: Group, protocol: str | None) -> Iterator[str]:
     fullest = _fullest(group)
     if fullest is not None and held.max() >= max(fullest + 2, UNEVEN * fullest):
         yield f"The fullest member holds {held.max():,} partitions where {fullest:,} would be even."
-    whole = _whole_topics(group)
+    whole = whole_topics(group)
     if whole:
-        yield f"{count(whole, 'topic is', 'topics are each')} held wholly by one member."
+        yield f"{count(len(whole), 'topic is', 'topics are each')} held wholly by one member."
 
 
 def _fullest(group: Group) -> int | None:
@@ -117,15 +117,6 @@ def _fullest(group: Group) -> int | None:
         return int(loads(plan(group, "sticky").owner, group.M).max())
     except ApportionError:
         return None
-
-
-def _whole_topics(group: Group) -> int:
-    """Topics of three partitions and more that several members want and one has."""
-    whole = 0
-    for topic in np.flatnonzero(group.wanted_topic & (np.diff(group.start) >= LEAST_WHOLE)).tolist():
-        owner = group.owner[group.partitions(topic)]
-        whole += bool(owner[0] != NOBODY and (owner == owner[0]).all() and len(group.subscribers(topic)) > 1)
-    return whole
 
 
 def _storm(at: list[int], now_ms: int | None) -> Iterator[str]:
