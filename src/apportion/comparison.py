@@ -226,11 +226,11 @@ def _advise(comparison: Comparison, fairest: Plan) -> list[str]:
         )
         return [sentence]
     why = [_shared(m)]
-    others = [
+    as_fair = [
         p for p in comparison.complete
         if _load_cost(p) == _load_cost(fairest) and (comparison.kind != NEW_PROTOCOL or server_side(p))
     ]  # fmt: skip
-    most = max(others, key=lambda p: p.measures["moves"])
+    most = max(as_fair, key=lambda p: p.measures["moves"])
     if most.measures["moves"] > m["moves"]:
         why.append(f"it moves {m['moves']:,} where {most.assignor}, as fair, moves {most.measures['moves']:,}")
     else:

@@ -37,8 +37,8 @@ class ApportionError(Exception):
         return _as_raised, (type(self), self.args, vars(self))
 
 
-def _as_raised(kind: type[ApportionError], said: tuple[Any, ...], fields: dict[str, Any]) -> ApportionError:
-    error = kind.__new__(kind, *said)
+def _as_raised(kind: type[ApportionError], args: tuple[Any, ...], fields: dict[str, Any]) -> ApportionError:
+    error = kind.__new__(kind, *args)
     vars(error).update(fields)
     return error
 

@@ -383,7 +383,7 @@ def _stage(
         plan=whatif.whole(plans),
         generations=sum(2 if planned.withheld.any() else 1 for planned in plans),
         joined=tuple(m for m, stayed in zip(after.members, stays.tolist(), strict=True) if not stayed),
-        left=tuple(m for m, place in zip(before.members, now_at.tolist(), strict=True) if place == _GONE),
+        left=tuple(m for m, number in zip(before.members, now_at.tolist(), strict=True) if number == _GONE),
         revoked=revoked,
         taken=taken,
         moved=moved,
@@ -402,17 +402,17 @@ def _owners_before(before: Group, after: Group, now_at: Ints) -> tuple[Ints, Boo
     now_at
         Number after of each member before; ``_GONE`` of one that is not there any more.
     """
-    place = places_in(before, after)
+    position = places_in(before, after)
     had = np.append(np.where(before.owner == NOBODY, NOBODY, now_at[before.owner]), NOBODY)
-    return had[place], place != NOBODY
+    return had[position], position != NOBODY
 
 
 def places_in(group: Group, other: Group) -> Ints:
     """(P of the other,) the number of each of the other's partitions in the group; -1 where it is not there."""
     if other.topics == group.topics and np.array_equal(other.start, group.start):
         return np.arange(other.P)
-    place = {group.name_of(p): p for p in range(group.P)}
-    return ints([place.get(other.name_of(p), NOBODY) for p in range(other.P)])
+    number_of = {group.name_of(p): p for p in range(group.P)}
+    return ints([number_of.get(other.name_of(p), NOBODY) for p in range(other.P)])
 
 
 def begins_and_ends(stages: Sequence[Stage], times: Times) -> list[tuple[float, float]]:
@@ -420,11 +420,11 @@ def begins_and_ends(stages: Sequence[Stage], times: Times) -> list[tuple[float, 
 
     Members that restart are back no sooner than ``restart_s`` after they left.
     """
-    moments, now, left = [], 0.0, 0.0
+    moments, now, left_at = [], 0.0, 0.0
     for stage in stages:
-        begin = max(now, left + times.restart_s) if stage.joined and stage.step.startswith("rolling") else now
+        begin = max(now, left_at + times.restart_s) if stage.joined and stage.step.startswith("rolling") else now
         if stage.left or not stage.joined:
-            left = begin
+            left_at = begin
         now = begin + max(stage.longest_s, stage.generations * times.rebalance_s)
         moments.append((begin, now))
     return moments
@@ -432,8 +432,8 @@ def begins_and_ends(stages: Sequence[Stage], times: Times) -> list[tuple[float, 
 
 def _whether(of_member: Bools, owner: Ints) -> Bools:
     """(P,) what holds of each partition's owner; False where that is nobody or somebody who is gone."""
-    there: Bools = (owner >= 0) & of_member[np.maximum(owner, 0)]
-    return there
+    held: Bools = (owner >= 0) & of_member[np.maximum(owner, 0)]
+    return held
 
 
 def identities(group: Group) -> list[str]:

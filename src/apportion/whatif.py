@@ -96,8 +96,8 @@ def lose_rack(group: Group, rack: str) -> Group:
         raise UnknownName("rack", rack, group.racks.names if group.racks is not None else ())
     r = group.racks.names.index(rack)
     gone = {group.members[m] for m in np.flatnonzero(group.racks.of_member == r).tolist()}
-    left = _without(group, gone, f"lose-rack {rack}")
-    raw = group_to_dict(left)
+    without_rack = _without(group, gone, f"lose-rack {rack}")
+    raw = group_to_dict(without_rack)
     for description in raw["topics"].values():
         for entry in description if isinstance(description, list) else ():
             if rack in entry.get("racks", ()):
@@ -190,14 +190,14 @@ def whole(plans: list[Plan]) -> Plan:
     proof = {goal: "heuristic" if goal == "moves" else how for goal, how in last.proof.items()}
     warmups = sum(step.answer.measures.get("warmups", 0) for step in plans)
     number = len(plans)
-    made: dict[str, Callable[[], Any]] = {
+    last_extra: dict[str, Callable[[], Any]] = {
         name: partial(last.answer.extra.__getitem__, name) for name in last.answer.extra
     }
     answer = replace(
         last.answer,
         proof=proof,
         measures={**last.answer.measures, "warmups": warmups},
-        extra=Later({**made, "rounds": lambda: number}),
+        extra=Later({**last_extra, "rounds": lambda: number}),
     )
     return replace(first, answer=answer)
 
@@ -218,8 +218,8 @@ def member_named(group: Group, name: str) -> str:
         if matches:
             names = ", ".join(matches[:5]) + (", ..." if len(matches) > 5 else "")
             raise BadInput("member", f"{name!r}, the client id of {len(matches)} members", f"one of {names}")
-    others = [other for ids in (group.instance_ids, group.client_ids) for other in ids if other]
-    raise UnknownName("member", name, dict.fromkeys([*group.members, *others]))
+    known_names = [other for ids in (group.instance_ids, group.client_ids) for other in ids if other]
+    raise UnknownName("member", name, dict.fromkeys([*group.members, *known_names]))
 
 
 def _without(group: Group, gone: set[str], step: str) -> Group:

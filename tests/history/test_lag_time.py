@@ -116,7 +116,7 @@ def test_a_lag_that_may_be_of_markers_is_neither_standing_nor_without_an_end() -
     """A transaction of nine messages and its marker, all read, and then silence; of three unread it is none."""
     ends = [(0, 0), (10_000, 10), (600_000, 10)]
     told = lag_time(Series(ends, [(0, 0), (12_000, 9)]), 600_000)
-    assert (told.lag, told.left, told.in_words, told.catch_up_s) == (1, 0, "maybe at a marker", 0)
+    assert (told.lag, told.to_read, told.in_words, told.catch_up_s) == (1, 0, "maybe at a marker", 0)
     assert in_a_sentence(told).startswith("1 message unread for")
     stands = lag_time(Series(ends, [(0, 0), (12_000, 7)]), 600_000, 20_000)
     assert (stands.in_words, stands.catch_up_s) == ("standing", inf)
@@ -169,7 +169,7 @@ def test_offsets_that_no_broker_gives_add_up_to_no_negative_lag() -> None:
         times = lag_times(ends, nothing, np.array([0, 5]), np.array([most, most]), 20_000, 0)
         whole = of_group(times, np.array([0, 0]), 1)
     assert times.seconds.tolist() == [pytest.approx(15.0), pytest.approx(20.0)]
-    assert (whole.lag.tolist(), whole.left.tolist()) == ([2**63 - 1024], [2**63 - 1024])
+    assert (whole.lag.tolist(), whole.to_read.tolist()) == ([2**63 - 1024], [2**63 - 1024])
 
 
 def test_a_rate_needs_two_samples_of_one_log() -> None:

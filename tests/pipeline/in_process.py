@@ -114,13 +114,13 @@ def built(
     whole = {name: rows for name, rows in made.items() if name in TABLES}
     for name in ("gold/rebalances", "gold/epochs"):
         if name in before.history:
-            whole[name] = pa.concat_tables([of_groups(before.history[name], groups, others=True), whole[name]])
+            whole[name] = pa.concat_tables([of_groups(before.history[name], groups, inverted=True), whole[name]])
     if before.whatif is None:
         whole["gold/whatif"] = planned
     else:
         replay = pc.equal(before.whatif["scenario"], REPLAY)
         sides = ((replay, groups), (pc.invert(replay), asked["group"].combine_chunks()))
-        stay = [of_groups(before.whatif.filter(which), anew, others=True) for which, anew in sides]
+        stay = [of_groups(before.whatif.filter(which), anew, inverted=True) for which, anew in sides]
         whole["gold/whatif"] = pa.concat_tables([*stay, planned])
     kept = Kept(
         {name: made[name] for name in KEPT}, {name: logs[name] for name in ("known_ends", "shapes")}, whole_silver,

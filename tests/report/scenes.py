@@ -112,7 +112,7 @@ def times(rows: Sequence[LagTime]) -> LagTimes:
         return np.array([NAN if (value := pick(row)) is None else value for row in rows])
 
     lag = np.array([-1 if row.lag is None else row.lag for row in rows], dtype=np.int64)
-    left = np.array([row.left for row in rows], dtype=np.int64)
+    left = np.array([row.to_read for row in rows], dtype=np.int64)
     return LagTimes(
         column(lambda row: row.age.seconds),
         column(lambda row: row.age.at_least),
@@ -141,7 +141,7 @@ def lag_in_time() -> Lines:
     yield from (f"{age}: {lag_text.age_in_words(age)}" for age in AGES)
     for one in WHOLES:
         said = "" if one.lag is None else lag_text.in_a_sentence(one)
-        yield f"{one.lag} {one.left} {one.trend} {one.catch_up_s} {one.age.at_least}: {said} {lag_text.pace(one)}"
+        yield f"{one.lag} {one.to_read} {one.trend} {one.catch_up_s} {one.age.at_least}: {said} {lag_text.pace(one)}"
         yield from of_fields(lag_text.page_data(["a", "b"], times([one, WHOLES[4]]), one))
     yield from of_fields(lag_text.page_data([], times([]), WHOLES[13]))
     two = group({"t": [5, 6, None], "u": [1, 0]}, {"a": [0, 1], "b": []})

@@ -332,7 +332,7 @@ def test_a_search_through_all_plans_ends_as_was_written_down() -> None:
             done = [search.least_lag(start), search.best, search.heaviest, search.nodes]
             search = Search(sharing.lag, may, sharing.past, high, lambda count: True, nodes)
             limit = int(sharing.lag.max()) + int(sharing.lag.sum()) // sharing.members
-            answers.append([*done, search.max_kept(start, limit), search.best, search.kept, search.nodes])
+            answers.append([*done, search.max_kept(start, limit), search.best, search.retained, search.nodes])
     as_written(WRITTEN, "searched", plain(answers))
 
 

@@ -207,10 +207,10 @@ def _too_little(acting: Acting, outlook: Outlook) -> str:
     if not outlook.before:
         return "nobody has anything to catch up with"
     planned = bool(outlook.moves) or round(saved(outlook.before, outlook.least), 9) >= acting.gain
-    what = "a new plan saves" if planned else "no plan saves more than"
+    subject = "a new plan saves" if planned else "no plan saves more than"
     saves = saved(outlook.before, outlook.after if planned else outlook.least)
     share = percent(int(100 * saves + 1e-9) / 100)  # rounded down: what is too little must not read as enough
-    return f"{what} {share} of {_time(outlook, outlook.before)}, and {percent(acting.gain)} are needed"
+    return f"{subject} {share} of {_time(outlook, outlook.before)}, and {percent(acting.gain)} are needed"
 
 
 def _saving(outlook: Outlook) -> str:

@@ -145,8 +145,8 @@ class _Tables:
     def unknown(self) -> str:
         """Why the plan is known in its shape alone, in words; "" where all is known."""
         group = self.group
-        there = np.flatnonzero(group.wanted_topic & group.described).tolist()
-        nameless = [group.topics[t] for t in there if self.words[t] is None]
+        existing = np.flatnonzero(group.wanted_topic & group.described).tolist()
+        nameless = [group.topics[t] for t in existing if self.words[t] is None]
         if nameless:
             more = f" and {len(nameless) - 1} more" if len(nameless) > 1 else ""
             return f"the topic id of {nameless[0]}{more} is not known"
@@ -219,7 +219,7 @@ class _Tables:
     @cached_property
     def vanished(self) -> Mapping[int, int]:
         """Member to how many topics it held that nobody describes: they are entries of its map all the same."""
-        described = {topic for topic, there in zip(self.group.topics, self.group.described, strict=True) if there}
+        described = {topic for topic, exists in zip(self.group.topics, self.group.described, strict=True) if exists}
         gone: dict[int, set[str]] = {}
         for member, topic, _ in self.group.claims.nonexistent:
             if topic not in described:

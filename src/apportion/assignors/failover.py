@@ -108,10 +108,10 @@ class Failover:
 
 def _hosts(group: Group) -> Ints:
     """(M,) a number for each member's host; one of its own for whoever tells none."""
-    told = group.facts["host"].tolist()
+    numbers_sent = group.facts["host"].tolist()
     names = group.hosts or (None,) * group.M
     keys = [
-        ("host", names[m]) if names[m] else ("fact", told[m]) if told[m] != UNSET else ("alone", m)
+        ("host", names[m]) if names[m] else ("fact", numbers_sent[m]) if numbers_sent[m] != UNSET else ("alone", m)
         for m in range(group.M)
     ]
     numbers: dict[object, int] = {}
@@ -126,10 +126,10 @@ def _on_hosts(group: Group, host_of: Ints, winner: Ints) -> Group:
     which = []
     for m in range(group.M):
         topics = group.subscriptions[int(group.subscription_of[m])]
-        here = topics[active[topics] == host_of[m]]
-        number = numbers.setdefault(here.tobytes(), len(numbers))
+        topics_here = topics[active[topics] == host_of[m]]
+        number = numbers.setdefault(topics_here.tobytes(), len(numbers))
         if number == len(subscriptions):
-            subscriptions.append(here)
+            subscriptions.append(topics_here)
         which.append(number)
     return replace(group, subscriptions=tuple(subscriptions), subscription_of=ints(which))
 
@@ -158,8 +158,8 @@ def _spread(group: Group, winner: Ints, stays: Ints) -> tuple[Ints, bool]:
     moved = held.sum(axis=1)[:, None] - held
     claimed = np.zeros(len(topics), dtype=np.bool_)
     if len(group.claims.member):
-        told = np.flatnonzero((group.claimed_by != NOBODY) & (row_of[group.topic_of] != NOBODY))
-        claimed[row_of[group.topic_of[told]]] = True
+        claimed_partitions = np.flatnonzero((group.claimed_by != NOBODY) & (row_of[group.topic_of] != NOBODY))
+        claimed[row_of[group.topic_of[claimed_partitions]]] = True
     given, exact = _evenly(eligible, moved)
     for fixed in (held[np.arange(len(given)), given] > 0, ~claimed):
         eligible[fixed] = np.arange(group.M) == given[fixed][:, None]

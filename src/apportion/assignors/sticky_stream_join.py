@@ -130,8 +130,8 @@ class _SharedNumbers:
         share, extra = divmod(len(self.holder), len(self.members))
         position = np.searchsorted(self.members, self.past)
         most = max_kept(np.where(self.past == NOBODY, NOBODY, position), len(self.members))
-        kept = int((self.past == self.holder).sum())
-        stay = f"{count(kept, 'number')} {'stays' if kept == 1 else 'stay'}"
+        retained = int((self.past == self.holder).sum())
+        stay = f"{count(retained, 'number')} {'stays' if retained == 1 else 'stay'}"
         numbers = f"{count(len(self.holder), 'number')} for {count(len(self.members), 'member')}"
         are = "is" if len(self.holder) == 1 else "are"
         each = f"{share} or {share + 1}" if extra else f"{share}"

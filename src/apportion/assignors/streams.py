@@ -106,17 +106,17 @@ class Streams(TaskSettings):
         known = {tag for tags in group.state.tags for tag in tags} if group.state is not None else set[str]()
         for tag in self.rack_aware_assignment_tags:
             if tag not in known:
-                found = f"{tag!r}, a tag that no member has" if known else f"{tag!r}, and no member has tags"
-                raise BadInput("rack.aware.assignment.tags", found, "a key of members' tags (members.M.tags)")
+                reason = f"{tag!r}, a tag that no member has" if known else f"{tag!r}, and no member has tags"
+                raise BadInput("rack.aware.assignment.tags", reason, "a key of members' tags (members.M.tags)")
         if self.rack_aware_assignment_tags and not self.num_standby_replicas:
             raise BadInput("rack.aware.assignment.tags", "no standbys to keep apart", "num.standby.replicas above 0")
         for cost in ("rack_aware_assignment_traffic_cost", "rack_aware_assignment_non_overlap_cost"):
             if self.rack_aware_assignment_strategy == "none" and getattr(self, cost) != getattr(TaskSettings(), cost):
-                found = f"{getattr(self, cost)}, and rack.aware.assignment.strategy is none"
-                raise BadInput(cost.replace("_", "."), found, "a strategy in which it counts")
+                reason = f"{getattr(self, cost)}, and rack.aware.assignment.strategy is none"
+                raise BadInput(cost.replace("_", "."), reason, "a strategy in which it counts")
         if self.rack_aware_assignment_strategy == "min_traffic" and not (group.racks and group.racks.known):
-            found = "min_traffic, and no member's or no partition's rack is known"
-            raise BadInput("rack.aware.assignment.strategy", found, "racks of members and of partitions, or none")
+            reason = "min_traffic, and no member's or no partition's rack is known"
+            raise BadInput("rack.aware.assignment.strategy", reason, "racks of members and of partitions, or none")
 
     def summary(self, group: Group) -> Answer:
         """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
@@ -253,7 +253,7 @@ class Streams(TaskSettings):
                     tuple(group.members[m] for m in mine),
                     active={task: who for m in mine for task, who in ran[m].items()},
                     lag=lag,
-                    tags={tag: value for told in tags for tag, value in told.items()},
+                    tags={tag: value for member_tags in tags for tag, value in member_tags.items()},
                     rack=_rack(group, mine[0]),
                     wants=wants,
                 )
@@ -300,8 +300,8 @@ def _copies(group: Group, task_of: list[Task | None], members: list[int]) -> dic
         return copies
     task_at = {group.name_of(p): task for p, task in enumerate(task_of) if task is not None}
     for m in members:
-        told = {(topic, p): 0 for topic, ids in group.state.standby[m].items() for p in ids}
-        for pair, missing in {**told, **group.state.recovery_lag[m]}.items():
+        copied = {(topic, p): 0 for topic, ids in group.state.standby[m].items() for p in ids}
+        for pair, missing in {**copied, **group.state.recovery_lag[m]}.items():
             if pair in task_at:
                 copies[m][task_at[pair]] = max(missing, copies[m].get(task_at[pair], 0))
     return copies
@@ -336,8 +336,8 @@ def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints
         standby, lags = group.state.standby[m], group.state.recovery_lag[m]
         if not standby and not lags:
             continue
-        told = {(name, p): 0 for name, ids in standby.items() for p in ids} | dict(lags)
-        for (name, number), missing in told.items():
+        copied = {(name, p): 0 for name, ids in standby.items() for p in ids} | dict(lags)
+        for (name, number), missing in copied.items():
             span = group.partitions(topic[name]) if name in topic else slice(0, 0)
             p = span.start + int(np.searchsorted(group.number[span], number))
             if p < span.stop and group.number[p] == number and task_of[p] != NOBODY:
@@ -412,8 +412,8 @@ def _as_next_round(
 
 def _all_warm(group: Group) -> bool:
     """Whether every partition that somebody wants has an owner."""
-    kept = int(np.count_nonzero(group.owner != NOBODY))  # nobody owns what nobody wants
-    return 0 < int(np.count_nonzero(group.wanted)) == kept
+    owned = int(np.count_nonzero(group.owner != NOBODY))  # nobody owns what nobody wants
+    return 0 < int(np.count_nonzero(group.wanted)) == owned
 
 
 def _state(
@@ -487,10 +487,10 @@ def _partitions(group: Group) -> dict[str, int | list[int]]:
 def _task_numbers(group: Group, topology: Topology, counts: list[int]) -> Ints:
     """(P,) a number for each partition's task, in the order of ``Topology.tasks``; -1 where nobody wants the topic."""
     first = np.cumsum([0, *counts])
-    place = {topic: t for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
+    topic_number = {topic: t for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
     task_of = np.full(group.P, NOBODY, dtype=np.int64)
     for s, subtopology in enumerate(topology.subtopologies):
-        spans = [group.partitions(place[topic]) for topic in subtopology.topics if topic in place]
+        spans = [group.partitions(topic_number[topic]) for topic in subtopology.topics if topic in topic_number]
         at = np.concatenate([np.arange(span.start, span.stop) for span in spans]) if spans else ints([])
         alone = len(spans) == 1
         task_of[at] = first[s] + (np.arange(len(at)) if alone else np.unique(group.number[at], return_inverse=True)[1])

@@ -179,9 +179,9 @@ def _live_names(words: Sequence[str]) -> list[str]:
     given = {option: _after(words, option) for option in ("--bootstrap-server", "--command-config", "--context")}
     if not any(given.values()) and not config.is_set():
         return []
-    there = config.connection(*given.values())
-    with connect(there.bootstrap, there.properties) as cluster:
-        listed = patiently(there.bootstrap, cluster._admin.list_groups)
+    cluster_at = config.connection(*given.values())
+    with connect(cluster_at.bootstrap, cluster_at.properties) as cluster:
+        listed = patiently(cluster_at.bootstrap, cluster._admin.list_groups)
     return [group["group_id"] for group in listed if live.reads(group)]
 
 

@@ -209,10 +209,10 @@ def _rebalanced(args: argparse.Namespace, names: Sequence[str]) -> Mapping[str, 
     from apportion.inputs.cluster import connect
     from apportion.inputs.generations import rebalanced_at
 
-    there = connection(args)
+    server = connection(args)
     try:
-        with connect(there.bootstrap, there.properties) as cluster:
-            return rebalanced_at(cluster, there, names)
+        with connect(server.bootstrap, server.properties) as cluster:
+            return rebalanced_at(cluster, server, names)
     except Unavailable as why:
         tell(f"no rebalances: {why}")
         return {}
@@ -441,9 +441,9 @@ def _live(args: argparse.Namespace) -> list[Observed]:
         raise Usage(
             "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
         )
-    there, refused = connection(args), list[str]()
-    with progress.slow(f"asking {there.bootstrap}", waits_for=there.bootstrap):
-        groups = live.groups(there, None if everything else args.groups, refused=refused)
+    server, refused = connection(args), list[str]()
+    with progress.slow(f"asking {server.bootstrap}", waits_for=server.bootstrap):
+        groups = live.groups(server, None if everything else args.groups, refused=refused)
     if refused:
         them = "it" if len(refused) == 1 else "them"
         tell(f"without {some_of(refused)}: this user may not look at {them} (ACL Describe on the group)")

@@ -172,8 +172,8 @@ def _refuse_for_tasks(
     verbs = {text.partition(" ")[0] for text in steps} - set(known)
     verbs |= {"like"} if args.like is not None else set()
     if verbs or args.protocol is not None:
-        asked = f"--{min(verbs)}" if verbs else "--protocol"
-        sentence = f"{asked} has no meaning for {group.name!r}, a streams group, whose tasks move whole"
+        option = f"--{min(verbs)}" if verbs else "--protocol"
+        sentence = f"{option} has no meaning for {group.name!r}, a streams group, whose tasks move whole"
         needed = "give --join N, --leave NAME (a process or a member), --rolling or --scale"
         raise Usage("apportion what-if", f"{sentence}: {needed}")
 

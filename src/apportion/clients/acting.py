@@ -234,6 +234,6 @@ class _Offsets:
                 row = rows.get(number, {})
                 for name, column in columns.items():
                     column.append(row.get(name, UNKNOWN))
-        begin, end, committed, told = (np.array(columns[name], dtype=np.int64) for name in columns)
-        lag = np.where(told == UNKNOWN, lag_of(begin, end, committed, group.auto_offset_reset), told)
-        return cls(end, committed, lag, (end != UNKNOWN) | (told != UNKNOWN))
+        begin, end, committed, told_lag = (np.array(columns[name], dtype=np.int64) for name in columns)
+        lag = np.where(told_lag == UNKNOWN, lag_of(begin, end, committed, group.auto_offset_reset), told_lag)
+        return cls(end, committed, lag, (end != UNKNOWN) | (told_lag != UNKNOWN))

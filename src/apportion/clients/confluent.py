@@ -311,7 +311,7 @@ class GroupConsumer:
         try:
             self._remember()
             warm = set() if self._warm_up is None else self._warm_up.end()
-            self._give_up(self._announced | {Part(*place) for place in warm})
+            self._give_up(self._announced | {Part(*pair) for pair in warm})
         finally:
             self._closed = True
             try:
@@ -356,10 +356,10 @@ class GroupConsumer:
                 if len(self._ahead) >= count:
                     return
                 self._fetch(max(count - len(self._ahead), AHEAD), 0.0)  # what has come, at once
-                left = until - monotonic()
-                if len(self._ahead) >= count or left <= 0:
+                remaining_s = until - monotonic()
+                if len(self._ahead) >= count or remaining_s <= 0:
                     return
-                self._fetch(count - len(self._ahead), min(left, TEND_S, max(0.0, self._next - monotonic())))
+                self._fetch(count - len(self._ahead), min(remaining_s, TEND_S, max(0.0, self._next - monotonic())))
 
     def _fetch(self, count: int, timeout: float) -> None:
         """Take messages from librdkafka."""
@@ -393,17 +393,17 @@ class GroupConsumer:
         """Next offset of every partition that was begun: the first that does not count as done."""
         positions = dict(self._fetched)
         for message in chain(reversed(self._ahead), reversed(self._given)):  # the oldest has the last word
-            if (place := _place(message)) in positions and message.error() is None:
-                positions[place] = message.offset()
+            if (pair := _place(message)) in positions and message.error() is None:
+                positions[pair] = message.offset()
         return positions
 
     def _remember(self) -> None:
         """Tell the member how far we are: it commits that."""
         held = self._member._subscription.assignment
-        for place, offset in self._positions().items():
-            state = held.get(place)
+        for pair, offset in self._positions().items():
+            state = held.get(pair)
             if state is not None and (state.position is None or state.position.offset != offset):
-                self._member.seek(Part(*place), offset)
+                self._member.seek(Part(*pair), offset)
 
     def _follow(self) -> None:
         """Have the fetcher read exactly what the member owns, from its position on, where that is known.
@@ -436,8 +436,8 @@ class GroupConsumer:
     def _stop_reading(self, parts: Collection[Any]) -> None:
         """Take these from the fetcher; what it brought of them and nobody got is fetched again if they come back."""
         for message in reversed(self._ahead):
-            if (place := _place(message)) in parts and message.error() is None:
-                self._fetched[place] = message.offset()
+            if (pair := _place(message)) in parts and message.error() is None:
+                self._fetched[pair] = message.offset()
         self._ahead = deque(message for message in self._ahead if _place(message) not in parts)
         if stopped := self._reading.intersection(parts):
             self._fetcher.incremental_unassign([TopicPartition(*part) for part in stopped])
@@ -492,7 +492,7 @@ class GroupConsumer:
         ready, dropped = self._warm_up.look()
         if ready:
             self._member._coordinator.request_rejoin()
-        self._give_up({Part(*place) for place in dropped})
+        self._give_up({Part(*pair) for pair in dropped})
 
     def _announce(self, owned: set[Part]) -> None:
         """Tell the application what is its own now."""
@@ -509,7 +509,7 @@ class GroupConsumer:
         elif self._member.config["enable_auto_commit"]:
             # At most what was given out while the join was on its way; it reaches the broker before the next join.
             offsets = {
-                Part(*place): OffsetAndMetadata(at, "", -1) for place, at in self._positions().items() if place in parts
+                Part(*pair): OffsetAndMetadata(at, "", -1) for pair, at in self._positions().items() if pair in parts
             }
             if offsets:
                 self._member.commit_async(offsets)
@@ -530,7 +530,7 @@ def _warm_up(member: Any, work: OnComing | None, patience_s: float) -> WarmUp | 
     bridge = member.bridge
     if not bridge.can_warm_up:
         raise BadInput("warm_up", f"it under {bridge.name!r}", "a cooperative strategy, such as cooperative-sticky")
-    bridge.warm_up = WarmUp(lambda places: work([TopicPartition(*place) for place in places]), patience_s)
+    bridge.warm_up = WarmUp(lambda places: work([TopicPartition(*pair) for pair in places]), patience_s)
     warm_up: WarmUp = bridge.warm_up
     return warm_up
 

@@ -54,9 +54,9 @@ class JoinedGroup:
     """
 
     def __init__(self, ids: Sequence[str], instance_ids: Sequence[str | None], sent: Sequence[bytes]) -> None:
-        if len(place := {member: m for m, member in enumerate(ids)}) < len(ids):
-            log.warning("%d members of %d are listed twice in one JoinGroup answer", len(ids) - len(place), len(ids))
-            last = list(place.values())
+        if len(row_of := {member: m for m, member in enumerate(ids)}) < len(ids):
+            log.warning("%d members of %d are listed twice in one JoinGroup answer", len(ids) - len(row_of), len(ids))
+            last = list(row_of.values())
             ids, instance_ids, sent = [ids[m] for m in last], [instance_ids[m] for m in last], [sent[m] for m in last]
         self.ids, self.instance_ids, self.sent = ids, instance_ids, sent
         self.topics = self.subscriptions.topics()

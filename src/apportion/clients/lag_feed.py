@@ -119,8 +119,8 @@ class LagFeed:
         newest = self._newest
         if newest is None:
             return {}, self._trouble
-        asked, table = newest
-        since_s = time.monotonic() - asked
+        asked_s, table = newest
+        since_s = time.monotonic() - asked_s
         sampled = table.age_s if isinstance(table, Sampled) else {}
         age_s = {topic: since_s + sampled.get(topic, 0.0) for topic in wanted if topic in table}
         old = sorted(topic for topic, age in age_s.items() if age > self.max_age_s)

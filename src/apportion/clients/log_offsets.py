@@ -79,8 +79,8 @@ class LogOffsets:
             if leader not in (None, -1) and now >= self._silent.get(leader, (0.0, 0.0))[0]:
                 by_leader.setdefault(leader, {})[pair] = (spec, -1)
         questions = {
-            leader: self._manager.call_soon(self._fetcher._send_list_offsets_request, leader, asked)
-            for leader, asked in by_leader.items()
+            leader: self._manager.call_soon(self._fetcher._send_list_offsets_request, leader, offset_specs)
+            for leader, offset_specs in by_leader.items()
         }
         offsets: dict[Any, int] = {}
         for leader, question in questions.items():

@@ -63,8 +63,8 @@ class Options:
             check_text("rack", self.rack)
         check_reset("auto_offset_reset", self.auto_offset_reset)
         if self.acting is not None and not isinstance(self.lag, SampledFeed):
-            found = "acting without lag" if self.lag is None else f"lag={self.lag!r}"
-            raise BadInput("acting", found, "a LagFeed as lag=, by which the group's lag is known")
+            given = "acting without lag" if self.lag is None else f"lag={self.lag!r}"
+            raise BadInput("acting", given, "a LagFeed as lag=, by which the group's lag is known")
         if self.learns and self.acting is None:
             raise BadInput("capacity", "'learned' without acting", "acting=Acting(...), which learns it, or a number")
         for name, value in {"capacity": self.own_capacity, "priority": self.priority}.items():

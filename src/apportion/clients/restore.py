@@ -77,8 +77,8 @@ class Restorer:
 
     def lags(self) -> dict[Task, int]:
         """Task to messages that its local store misses, as last looked up; what other threads have open they tell."""
-        others = self.folder.claimed() - set(self.open)
-        known = {task: at for task, at in self._known.items() if task in self._ends and task not in others}
+        open_elsewhere = self.folder.claimed() - set(self.open)
+        known = {task: at for task, at in self._known.items() if task in self._ends and task not in open_elsewhere}
         return {task: max(0, self._ends[task] - at) for task, at in known.items()}
 
     def keep(self, tasks: Collection[Task]) -> None:

@@ -121,11 +121,11 @@ class SqliteStore:
     def apply(self, changes: Changes, position: int, epoch: int, origin: StoreOrigin | None = None) -> None:
         """One transaction."""
         origin = origin or self.origin
-        kept = [(key, value) for key, value in changes.items() if value is not None]
+        present = [(key, value) for key, value in changes.items() if value is not None]
         gone = [(key,) for key, value in changes.items() if value is None]
         self._db.execute("BEGIN")
         try:
-            self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", kept)
+            self._db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", present)
             self._db.executemany("DELETE FROM state WHERE key = ?", gone)
             self._db.execute(
                 "UPDATE changelog SET position = ?, epoch = ?, name = ?, topic_id = ?, whole_ms = ?",

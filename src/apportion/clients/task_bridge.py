@@ -274,8 +274,8 @@ def _free(pairs: Iterable[tuple[str, int]], holders: Holders, member_id: str) ->
     """Whether nobody else holds any of the partitions, or only by an older claim than the member's own."""
     for pair in pairs:
         claims = holders.get(pair, {})
-        others = max((generation for other, generation in claims.items() if other != member_id), default=None)
-        if others is not None and claims.get(member_id, -1) <= others:
+        newest = max((generation for other, generation in claims.items() if other != member_id), default=None)
+        if newest is not None and claims.get(member_id, -1) <= newest:
             return False
     return True
 

@@ -52,22 +52,22 @@ WARM_UP: Final = Fact(default=-1, low=-1, high=AT_ONCE)
 Place = tuple[str, int]
 
 
-def checksum(told: bytes) -> int:
+def checksum(announced: bytes) -> int:
     """The number by which a member says that it is ready for what was told; from 1."""
-    return crc32(told) or 1
+    return crc32(announced) or 1
 
 
 # -- the leader -------------------------------------------------------------------------------------------------------
 
 
 def stays_until_warm(
-    group: Group, owner: Ints, held_back: Bools, joined: JoinedGroup, place: Ints
+    group: Group, owner: Ints, held_back: Bools, joined: JoinedGroup, row_of: Ints
 ) -> tuple[Bools, dict[int, bytes]]:
     """(P,) what its old owner keeps in this round, and what members that warm up are told, by their index.
 
     owner, held_back
         (P,) the target, and what of it somebody else holds.
-    place
+    row_of
         (M,) where among ``joined`` each member is.
 
     A partition that two members claim is handed over as ever, since only one of them may go on reading it.
@@ -76,7 +76,7 @@ def stays_until_warm(
     user_data: dict[int, bytes] = {}
     claims = np.bincount(group.claims.partition, minlength=group.P)
     for m in np.unique(owner[held_back]).tolist():
-        ready = read_facts(joined.subscriptions.one(int(place[m])).user_data).get(FACT, WARM_UP.default)
+        ready = read_facts(joined.subscriptions.one(int(row_of[m])).user_data).get(FACT, WARM_UP.default)
         if ready < COLD:
             continue
         coming = held_back & (owner == m)
@@ -86,9 +86,9 @@ def stays_until_warm(
     return stays, user_data
 
 
-def tell(answer: bytes, told: bytes) -> bytes:
+def tell(answer: bytes, announced: bytes) -> bytes:
     """A member's assignment, with what it will get behind it."""
-    return write_assignment(replace(read_assignment(answer), user_data=told))
+    return write_assignment(replace(read_assignment(answer), user_data=announced))
 
 
 # -- the new owner ----------------------------------------------------------------------------------------------------

@@ -208,8 +208,8 @@ class Governor:
     def _publish(self, plan: GovernedPlan, raw: Mapping[str, Any]) -> None:
         texts = plan_text.texts(plan, self.key)
         while len(self.carriers) < len(texts):
-            place = len(self.carriers)
-            name = self.instance_id if not place else f"{self.instance_id}-{place + 1}"
+            number = len(self.carriers)
+            name = self.instance_id if not number else f"{self.instance_id}-{number + 1}"
             self.carriers.append(Carrier(self.cluster, self.group, name, self.rule.convert))
         self._topic = next(iter(raw["topics"]), self._topic)
         try:

@@ -21,23 +21,23 @@ def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number:
     """What the strategy wants of a group, in the plan's terms; topics whose id is not known are left out."""
     owner = checked(group, rule.assignor).owner
     fields = raw["members"]
-    place = {member: at for at, member in enumerate(sorted(group.members))}
+    rank_of = {member: at for at, member in enumerate(sorted(group.members))}
     members = tuple(MemberKey(m, fields[m].get("instance_id")) for m in sorted(group.members))
     promise = PROMISES.get(traits_of(rule.assignor).kept_whole, 0)
     ranked = (
-        sorted(fields, key=lambda m: (_turn(fields[m].get("priority")), place[m])) if promise & TOPICS_WHOLE else []
+        sorted(fields, key=lambda m: (_turn(fields[m].get("priority")), rank_of[m])) if promise & TOPICS_WHOLE else []
     )
     sizes: dict[str, dict[int, int]] = {}
     for p, member in enumerate(owner.tolist()):
         topic, partition = group.name_of(p)
-        sizes.setdefault(topic, {})[partition] = NOBODY if member == NOBODY else place[group.members[member]]
+        sizes.setdefault(topic, {})[partition] = NOBODY if member == NOBODY else rank_of[group.members[member]]
     ids = raw.get("topic_ids", {})
     owners = {
         plan_text.topic_id(ids[topic]): tuple(by_number.get(n, NOBODY) for n in range(max(by_number) + 1))
         for topic, by_number in sizes.items()
         if topic in ids
     }
-    return GovernedPlan(number, promise, members, tuple(place[m] for m in ranked), owners)
+    return GovernedPlan(number, promise, members, tuple(rank_of[m] for m in ranked), owners)
 
 
 def _turn(priority: int | None) -> tuple[bool, int]:
@@ -48,7 +48,7 @@ def _turn(priority: int | None) -> tuple[bool, int]:
 def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook:
     """What the plan does to the heaviest member, in messages left to read for each of its capacity."""
     owner = np.full(group.P, NOBODY)
-    ids, at = raw.get("topic_ids", {}), {member: place for place, member in enumerate(group.members)}
+    ids, at = raw.get("topic_ids", {}), {member: number for number, member in enumerate(group.members)}
     for p in range(group.P):
         topic, number = group.name_of(p)
         places = plan.owners.get(plan_text.topic_id(ids[topic]), ()) if topic in ids else ()
@@ -78,7 +78,7 @@ def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int
         for p in ps
     }
     return sum(
-        place != NOBODY and held.get((ids[topic_id], p)) != names[place]
+        position != NOBODY and held.get((ids[topic_id], p)) != names[position]
         for topic_id, places in plan.owners.items()
-        for p, place in enumerate(places)
+        for p, position in enumerate(places)
     )

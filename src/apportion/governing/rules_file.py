@@ -58,8 +58,8 @@ class FactRule:
             return None if match is None else self.value
         number = match[1] or ""
         if not (number.isascii() and number.removeprefix("-").isdecimal() and len(number) < 20):
-            found = f"{number!r} in {self.by} {whole!r}"
-            raise BadInput(f"fact {self.fact}", found, "brackets that find a whole number, or a value")
+            matched = f"{number!r} in {self.by} {whole!r}"
+            raise BadInput(f"fact {self.fact}", matched, "brackets that find a whole number, or a value")
         return int(number)
 
 
@@ -108,7 +108,7 @@ def read_rules(path: str) -> tuple[GroupRule, ...]:
     entries = content.get("group")
     if not isinstance(entries, list) or set(content) != {"group"}:
         raise BadInput(path, ", ".join(content) or "nothing", "[[group]] entries alone")
-    return tuple(_rule(f"{path}: group {place}", entry) for place, entry in enumerate(entries, 1))
+    return tuple(_rule(f"{path}: group {number}", entry) for number, entry in enumerate(entries, 1))
 
 
 def _rule(where: str, entry: Any) -> GroupRule:

@@ -168,7 +168,7 @@ class LagTimes:
         the first sample.
     lag
         Messages left to read; -1 unknown.
-    left
+    to_read
         Those of them that are more than a few seconds old.
     written, read
         Messages a second in the window; NaN unknown.
@@ -181,7 +181,7 @@ class LagTimes:
     at_least: Floats
     at_most: Floats
     lag: Longs
-    left: Longs
+    to_read: Longs
     written: Floats
     read: Floats
     catch_up_s: Floats
@@ -193,7 +193,7 @@ class LagTimes:
         """Some entries that stand side by side."""
         rows = slice(first, behind)
         return LagTimes(
-            self.seconds[rows], self.at_least[rows], self.at_most[rows], self.lag[rows], self.left[rows],
+            self.seconds[rows], self.at_least[rows], self.at_most[rows], self.lag[rows], self.to_read[rows],
             self.written[rows], self.read[rows], self.catch_up_s[rows],
         )  # fmt: skip
 
@@ -202,13 +202,13 @@ class LagTimes:
         age = Age(_or_none(self.seconds[i]), _or_none(self.at_least[i]), _or_none(self.at_most[i]))
         lag = None if self.lag[i] == UNKNOWN else int(self.lag[i])
         rates = _or_none(self.written[i]), _or_none(self.read[i])
-        return LagTime(age, lag, int(self.left[i]), *rates, _or_none(self.catch_up_s[i]))
+        return LagTime(age, lag, int(self.to_read[i]), *rates, _or_none(self.catch_up_s[i]))
 
     def states(self) -> Ints:
         """Each entry's state, as its place in ``IN_WORDS``; see ``LagTime.in_words``."""
         with np.errstate(invalid="ignore"):
             trend = self.written - self.read
-            read_up = self.left == 0
+            read_up = self.to_read == 0
             marker = read_up & ~(self.seconds <= CAUGHT_UP_S)
             conditions = (self.lag == UNKNOWN, self.lag == 0, marker, read_up, trend > 0, trend == 0, trend < 0)
         answer: Ints = np.select(conditions, range(len(IN_WORDS)), 0)
@@ -234,7 +234,7 @@ class LagTime:
 
     age: Age
     lag: int | None = None
-    left: int = 0
+    to_read: int = 0
     written: float | None = None
     read: float | None = None
     catch_up_s: float | None = None
@@ -249,7 +249,7 @@ class LagTime:
         """One of ``IN_WORDS``."""
         if self.lag is None:
             return NOT_KNOWN
-        if not self.left:
+        if not self.to_read:
             old = self.age.seconds is None or self.age.seconds > CAUGHT_UP_S
             return CAUGHT_UP if not self.lag else MARKER if old else KEEPING_UP
         if self.trend is None:
@@ -288,13 +288,13 @@ def lag_times(
     looked[sampled] = ends.at[ends.start[1:][sampled] - 1]
     written, read = rates(ends, since_ms), rates(commits, since_ms, np.where(lag > 0, looked, np.nan))
     newest = np.full(len(lag), -np.inf)
-    some = commits.start[1:] > commits.start[:-1]
-    newest[some] = commits.at[commits.start[1:][some] - 1]
+    has_commits = commits.start[1:] > commits.start[:-1]
+    newest[has_commits] = commits.at[commits.start[1:][has_commits] - 1]
     # A group that committed nothing in the whole window has read nothing in it, as far as anybody can tell.
     read[(newest < since_ms) & ~np.isnan(written)] = 0.0
     with np.errstate(invalid="ignore"):
-        left = np.where((lag > 0) & ~(seconds <= CAUGHT_UP_S) & ~maybe_markers(lag, messages), lag, 0)
-    return LagTimes(seconds, at_least, at_most, lag, left, written, read, catch_up(lag, left, written, read))
+        to_read = np.where((lag > 0) & ~(seconds <= CAUGHT_UP_S) & ~maybe_markers(lag, messages), lag, 0)
+    return LagTimes(seconds, at_least, at_most, lag, to_read, written, read, catch_up(lag, to_read, written, read))
 
 
 def maybe_markers(lag: Longs, messages: Bools | None = None) -> Bools:
@@ -303,8 +303,8 @@ def maybe_markers(lag: Longs, messages: Bools | None = None) -> Bools:
     messages
         As ``lag_times`` takes it.
     """
-    few: Bools = (lag > 0) & (lag <= MARKERS_MAX)
-    return few if messages is None else few & ~messages
+    short_lag: Bools = (lag > 0) & (lag <= MARKERS_MAX)
+    return short_lag if messages is None else short_lag & ~messages
 
 
 def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, Floats]:
@@ -339,10 +339,10 @@ def rates(samples: Samples, since_ms: float, until_ms: Floats | None = None) -> 
     """
     reset, behind_last = samples.since_reset(), samples.start[1:]
     first = reset + samples.before(reset, samples.at < since_ms)
-    some = first < behind_last
-    first = np.where(some & (first == behind_last - 1), np.maximum(first - 1, reset), first)
+    has_samples = first < behind_last
+    first = np.where(has_samples & (first == behind_last - 1), np.maximum(first - 1, reset), first)
     pace = np.full(len(first), np.nan)
-    rows = np.flatnonzero(some)
+    rows = np.flatnonzero(has_samples)
     earliest, latest = first[rows], behind_last[rows] - 1
     until = samples.at[latest] if until_ms is None else np.fmax(samples.at[latest], until_ms[rows])
     took = until - samples.at[earliest]
@@ -354,15 +354,15 @@ def rates(samples: Samples, since_ms: float, until_ms: Floats | None = None) -> 
     return pace
 
 
-def catch_up(lag: Longs, left: Longs, written: Floats, read: Floats) -> Floats:
+def catch_up(lag: Longs, to_read: Longs, written: Floats, read: Floats) -> Floats:
     """(P,) seconds until what is left is read; 0 where nothing is, infinite where it never will be, NaN unknown."""
     gain = read - written
     seconds = np.full(len(lag), np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         seconds[gain <= 0] = np.inf
         shrinks = gain > 0
-    seconds[shrinks] = left[shrinks] / gain[shrinks]
-    seconds[left == 0] = 0.0
+    seconds[shrinks] = to_read[shrinks] / gain[shrinks]
+    seconds[to_read == 0] = 0.0
     seconds[lag == UNKNOWN] = np.nan
     return seconds
 
@@ -387,7 +387,7 @@ def of_readers(times: LagTimes, reader: Ints, count: int) -> LagTimes:
 
     counted = np.bincount(of, minlength=count) > 0
     lag = np.minimum(np.where(counted, total(times.lag), UNKNOWN), LAG_MAX).astype(np.int64)
-    left = np.minimum(total(times.left), LAG_MAX).astype(np.int64)
+    to_read = np.minimum(total(times.to_read), LAG_MAX).astype(np.int64)
     written, read = (np.where(counted, total(values), np.nan) for values in (times.written, times.read))
     aged = mine & ~np.isnan(times.at_least)
     oldest = []
@@ -396,7 +396,7 @@ def of_readers(times: LagTimes, reader: Ints, count: int) -> LagTimes:
         with np.errstate(invalid="ignore"):  # NaN stays NaN: one may be older than can be told
             np.maximum.at(most, reader[aged], values[aged])
         oldest.append(np.where(np.isinf(most), np.nan, most))
-    return LagTimes(oldest[0], oldest[1], oldest[2], lag, left, written, read, catch_up(lag, left, written, read))
+    return LagTimes(oldest[0], oldest[1], oldest[2], lag, to_read, written, read, catch_up(lag, to_read, written, read))
 
 
 def of_groups(times: LagTimes, owner: Ints, members: Ints, start: Ints) -> LagTimes:
@@ -425,7 +425,7 @@ def of_groups(times: LagTimes, owner: Ints, members: Ints, start: Ints) -> LagTi
     last[of[np.isinf(slowest)]] = np.inf  # never, whatever else is not known
     whole = of_readers(times, group_of, groups)
     return LagTimes(
-        whole.seconds, whole.at_least, whole.at_most, whole.lag, whole.left, whole.written, whole.read, last
+        whole.seconds, whole.at_least, whole.at_most, whole.lag, whole.to_read, whole.written, whole.read, last
     )
 
 

@@ -30,27 +30,30 @@ class Known:
 
     value
         (N,) any number where it is not known.
-    there
+    is_known
         (N,) whether it is.
     """
 
     value: Longs
-    there: Bools
+    is_known: Bools
 
     @classmethod
     def of(cls, numbers: Iterable[int | None]) -> Known:
         """From numbers and None."""
         listed = list(numbers)
-        there = np.array([number is not None for number in listed], dtype=np.bool_)
-        return cls(np.array([0 if number is None else number for number in listed], dtype=np.int64), there)
+        is_known = np.array([number is not None for number in listed], dtype=np.bool_)
+        return cls(np.array([0 if number is None else number for number in listed], dtype=np.int64), is_known)
 
     def to_list(self) -> list[int | None]:
         """The numbers, None where they are not known."""
-        return [value if there else None for value, there in zip(self.value.tolist(), self.there.tolist(), strict=True)]
+        return [
+            value if is_known else None
+            for value, is_known in zip(self.value.tolist(), self.is_known.tolist(), strict=True)
+        ]
 
     def where(self, these: Bools) -> Known:
         """Known in these rows only."""
-        return Known(self.value, self.there & these)
+        return Known(self.value, self.is_known & these)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +109,16 @@ def lags(committed: Known, begin: Known, end: Known, last_stable: Known, same_to
     >>> rows.raw.to_list(), rows.lag.to_list(), rows.stable.to_list(), rows.lost.to_list(), rows.words()
     ([40, None], [30, None], [25, None], [10, None], ['expired_data', 'unknown_topic'])
     """
-    known = begin.there & end.there
+    known = begin.is_known & end.is_known
     begin, end, last_stable = begin.where(known), end.where(known), last_stable.where(known)
-    both = known & committed.there
+    both = known & committed.is_known
     same = both & same_topic
     c, b, e = committed.value, begin.value, end.value
     raw, behind = difference(e, c)
     lost, expired = difference(b, c), c < b
-    stop = np.maximum(np.where(last_stable.there, np.minimum(last_stable.value, e), e), b)
+    stop = np.maximum(np.where(last_stable.is_known, np.minimum(last_stable.value, e), e), b)
     status = np.select(
-        [~committed.there, ~known, ~same_topic, ~wanted, c > e, expired],
+        [~committed.is_known, ~known, ~same_topic, ~wanted, c > e, expired],
         [NEVER_COMMITTED, UNKNOWN_TOPIC, INVALID, UNSUBSCRIBED, AHEAD, EXPIRED_DATA],
         OK,
     )

@@ -206,8 +206,8 @@ class _World:
     def wants(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> list[Ints]:
         """(M,) ascending topics that each member wants, as far as they exist."""
         named = [self.names_of(member, recorded) for member in self.order]
-        there = [sorted(self.by_name[name] for name in names if name in self.by_name) for names in named]
-        return [np.array(topics, dtype=np.int64) for topics in there]
+        topics_of = [sorted(self.by_name[name] for name in names if name in self.by_name) for names in named]
+        return [np.array(topics, dtype=np.int64) for topics in topics_of]
 
     def problem(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> UniformProblem:
         """What ``uniform`` is asked: its topics, who wants them, and the previous owners."""
@@ -242,8 +242,8 @@ class _World:
             if topic in self.index_of:
                 t = self.index_of[topic]
                 ordered = bin_order(list(ids), copied_bins(len(ids))).positions
-                there = [ids[i] for i in ordered if 0 <= ids[i] < self.start[t + 1] - self.start[t]]
-                held += [int(self.start[t]) + p for p in there]
+                existing = [ids[i] for i in ordered if 0 <= ids[i] < self.start[t + 1] - self.start[t]]
+                held += [int(self.start[t]) + p for p in existing]
         return np.array(held, dtype=np.int64)
 
     def ranges(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> Ints:

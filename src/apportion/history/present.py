@@ -41,10 +41,10 @@ def group_json(
                 else [_entry(entry, committed.get(topic, {})) for entry in entries]
             )
     # A task's number may pass the end of the narrower ones of its topics: there is no such partition to own.
-    there = (
+    existing = (
         {t: {e["partition"] for e in entries} for t, entries in described.items()} if present.type == STREAMS else None
     )
-    members = {seat.member_id: _member(seat, present.generation, there) for seat in present.members}
+    members = {seat.member_id: _member(seat, present.generation, existing) for seat in present.members}
     named = {topic: ids[topic] for topic in described if topic in ids} if ids else {}
     return {
         "version": 1,
@@ -75,10 +75,10 @@ def _seen(topic: str, present: Present, committed: Committed) -> list[dict[str, 
     return [{"partition": p} for p in sorted(ids) if p >= 0]
 
 
-def _member(seat: GenerationMember, generation: int | None, there: Mapping[str, set[int]] | None) -> dict[str, Any]:
+def _member(seat: GenerationMember, generation: int | None, existing: Mapping[str, set[int]] | None) -> dict[str, Any]:
     held = seat.assigned
-    if there is not None:
-        held = {topic: tuple(p for p in ids if p in there.get(topic, ())) for topic, ids in held.items()}
+    if existing is not None:
+        held = {topic: tuple(p for p in ids if p in existing.get(topic, ())) for topic, ids in held.items()}
     fields: dict[str, Any] = {
         "instance_id": seat.instance_id,
         "client_id": seat.client_id,

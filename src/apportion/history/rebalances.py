@@ -185,7 +185,7 @@ def _change(earlier: _Owned, later: _Owned, past: Owners, habits: CommitCadence)
     before, now, had, has = earlier.generation, later.generation, earlier.owners, later.owners
     # Over all partitions of all groups: no step of Python's own for each.
     moved = count_moves(past, has)
-    kept = min(sum(map(eq, map(had.get, has), has.values())), len(has) - moved)
+    retained = min(sum(map(eq, map(had.get, has), has.values())), len(has) - moved)
     fresh = list(filterfalse(had.__contains__, has))
     handed = sum([past.get(p, has[p]) != has[p] for p in fresh])
     gone = {seat.identity for seat in before.members} - {seat.identity for seat in now.members}
@@ -194,8 +194,8 @@ def _change(earlier: _Owned, later: _Owned, past: Owners, habits: CommitCadence)
     return Change(
         cause=", ".join(causes(before, now, earlier.counts, later.counts, habits)),
         moved=moved,
-        kept=kept,
-        given=len(has) - kept - moved,
+        kept=retained,
+        given=len(has) - retained - moved,
         handed=handed,
         inherited=inherited,
         dropped=len(had) - (len(has) - len(fresh)),
@@ -279,13 +279,13 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
     return _remembered(_kept, (_least(), *key), lambda: needless_moves(before, now, counts))
 
 
-def _remembered(kept: dict[tuple[Any, ...], Answer], key: tuple[Any, ...], work_out: Callable[[], Answer]) -> Answer:
+def _remembered(cache: dict[tuple[Any, ...], Answer], key: tuple[Any, ...], work_out: Callable[[], Answer]) -> Answer:
     """What is kept under a key, worked out where it is not; of at most ``_MOST_KEPT`` keys."""
-    if key not in kept:
-        if len(kept) >= _MOST_KEPT:
-            kept.clear()
-        kept[key] = work_out()
-    return kept[key]
+    if key not in cache:
+        if len(cache) >= _MOST_KEPT:
+            cache.clear()
+        cache[key] = work_out()
+    return cache[key]
 
 
 def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:

@@ -109,17 +109,17 @@ class SharedPlans:
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> tuple[Columns, Structure | None, Template | None]:
         """The columns of ``answers``, and the group's structure with its plans where one is kept."""
-        few = sum(map(len, topics.values())) <= LARGEST
-        alike = structure(generations, present, topics) if few else None
+        is_small = sum(map(len, topics.values())) <= LARGEST
+        alike = structure(generations, present, topics) if is_small else None
         template = self._kept.get(alike.key) if alike is not None else None
         if template is not None and alike is not None:
             self._kept.move_to_end(alike.key)
             like = LikeGroups(
                 alike.lag[None, :], [alike.members], [alike.topics],
-                [lambda few: outcomes(name, generations, present, topics, few)],
+                [lambda alone: outcomes(name, generations, present, topics, alone)],
             )  # fmt: skip
-            laid, left = lay_on([(template, like)])[0]
-            if not left:
+            laid, unusable = lay_on([(template, like)])[0]
+            if not unusable:
                 return laid.columns(0), alike, template
         with collector_paused():
             rows = list(outcomes(name, generations, present, topics, self.assignors, self._blind))
@@ -300,25 +300,25 @@ class _Laying:
             alike: dict[bytes, list[int]] = {}
             for g, order in enumerate(orders[1:]):
                 alike.setdefault(order.tobytes(), []).append(g)
-            for order, some in alike.items():
-                self._same_order(block, at, many, places, order, [g for g in some if not shared[g + 1]])
+            for order, rows in alike.items():
+                self._same_order(block, at, many, places, order, [g for g in rows if not shared[g + 1]])
             self._rename_each(block, at, row, places, np.flatnonzero(shared[1:]).tolist())
 
     def _same_order(
-        self, block: AnswerBlock, at: int, many: ManyHashes, places: Ints | None, order: bytes, some: list[int]
+        self, block: AnswerBlock, at: int, many: ManyHashes, places: Ints | None, order: bytes, rows: list[int]
     ) -> None:  # fmt: skip
         """The row of groups whose names come in one order: planned once."""
-        if not some:
+        if not rows:
             return
         if order not in many.planned:
             try:
-                outcome = self._renamed(many.row, places, some[0])
+                outcome = self._renamed(many.row, places, rows[0])
             except Exception:  # its sentence may have names in it
-                self._rename_each(block, at, many.row, places, some)
+                self._rename_each(block, at, many.row, places, rows)
                 return
             many.planned[order] = self._by_order(at, outcome, places)
         changes, heaviest = many.planned[order]
-        groups = np.array(some)
+        groups = np.array(rows)
         block.put(groups, at, changes)
         if heaviest is not None:
             block.put(groups, at, {"lag_max": heaviest.of(self.extended[groups])[:, 0]})
@@ -337,9 +337,9 @@ class _Laying:
         return _renamed(row, members, topics, None if places is None else self.extended[g, places])
 
     def _rename_each(
-        self, block: AnswerBlock, at: int, row: Outcome, places: Ints | None, some: Iterable[int]
+        self, block: AnswerBlock, at: int, row: Outcome, places: Ints | None, rows: Iterable[int]
     ) -> None:  # fmt: skip
-        for g in some:
+        for g in rows:
             try:
                 answer = self._renamed(row, places, g).answer
             except Exception as error:
@@ -351,11 +351,11 @@ class _Laying:
         mine = [at for at, answer in enumerate(self.template.rows) if answer.assignor in self.template.alone]
         for g, ask in enumerate(self.groups.ask) if mine else ():
             anew = {(row.answer.assignor, row.answer.scenario): row.answer for row in ask(self.template.alone)}
-            asked = {(self.template.rows[at].assignor, self.template.rows[at].scenario): at for at in mine}
-            if anew.keys() != asked.keys():
+            row_of = {(self.template.rows[at].assignor, self.template.rows[at].scenario): at for at in mine}
+            if anew.keys() != row_of.keys():
                 yield g
                 continue
-            for key, at in asked.items():
+            for key, at in row_of.items():
                 block.put_row(g, at, anew[key])
 
 

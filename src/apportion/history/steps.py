@@ -171,13 +171,13 @@ def _carried(earlier: Step, later: Step) -> tuple[Ints, Ints, Ints]:
     Nobody stands last among the members, where -1 finds it. Beside them (M of the later,) the earlier generation.
     """
     # The step stands beside the answer, so that its place in memory is nobody else's.
-    kept = later.places.get(id(earlier))
-    if kept is None:
+    cached = later.places.get(id(earlier))
+    if cached is None:
         index = {identity: m for m, identity in enumerate(later.identities)}
         member = ints([*(index.get(identity, NOBODY) for identity in earlier.identities), NOBODY])
         generation = np.full(later.group.M, earlier.generation.number, dtype=np.int64)
-        kept = later.places[id(earlier)] = earlier, (member, _places(earlier.group, later.group), generation)
-    return kept[1]
+        cached = later.places[id(earlier)] = earlier, (member, _places(earlier.group, later.group), generation)
+    return cached[1]
 
 
 def without_past(later: Step) -> Group:

@@ -95,7 +95,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
 
 def batched(walk: Sequence[Step], interval_ms: int = INTERVAL_MS) -> list[Step]:
     """The generations that are left where an assignment is made at most once an interval."""
-    kept: list[Step] = []
+    remaining: list[Step] = []
     last: int | None = None
     first: Step | None = None
     for taken, after in zip(walk, [*walk[1:], None], strict=True):
@@ -104,9 +104,9 @@ def batched(walk: Sequence[Step], interval_ms: int = INTERVAL_MS) -> list[Step]:
         when = at if last is None else max(at, last + interval_ms)
         if after is not None and after.follows and after.generation.at <= when:
             continue  # that one comes before this target is made, and is in it
-        kept.append(replace(taken, follows=first.follows))
+        remaining.append(replace(taken, follows=first.follows))
         last, first = when, None
-    return kept
+    return remaining
 
 
 def as_static(walk: Sequence[Step], session_ms: int = SESSION_MS) -> list[Step] | None:
@@ -121,7 +121,7 @@ def as_static(walk: Sequence[Step], session_ms: int = SESSION_MS) -> list[Step] 
     identities = [name for name in names if name is not None]
     if len(identities) < len(walk):
         return None
-    kept: list[Step] = []
+    remaining: list[Step] = []
     before: set[str] = set()
     first: Step | None = None
     for i, taken in enumerate(walk):
@@ -129,9 +129,9 @@ def as_static(walk: Sequence[Step], session_ms: int = SESSION_MS) -> list[Step] 
         missing = before - set(identities[i]) if taken.follows else set()
         if any(_is_back(walk, identities, i, name, session_ms) for name in missing):
             continue
-        kept.append(replace(taken, identities=identities[i], follows=first.follows))
+        remaining.append(replace(taken, identities=identities[i], follows=first.follows))
         before, first = set(identities[i]), None
-    return kept
+    return remaining
 
 
 def _by_client(taken: Step) -> tuple[str, ...] | None:

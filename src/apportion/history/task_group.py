@@ -123,19 +123,19 @@ class BrokersTasks:
         counts = {name: int(group.start[t + 1] - group.start[t]) for t, name in enumerate(group.topics)}
         before = dict(zip(group.members, had, strict=True))
         given = BrokerSticky(self.num_standby_replicas).give(epoch, counts, before)
-        place = {group.name_of(p): p for p in range(group.P)}
+        partition_of = {group.name_of(p): p for p in range(group.P)}
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         standby: list[dict[str, list[int]]] = [{} for _ in group.members]
         for m, member in enumerate(group.members):
-            owner[[place[task] for task in given[member].active]] = m
+            owner[[partition_of[task] for task in given[member].active]] = m
             for name, p in sorted(given[member].standby):
                 standby[m].setdefault(name, []).append(p)
         hosts = [seat.process_id or seat.member_id for seat in members]
-        kept = sum(len(ids) for held in standby for ids in held.values())
+        standbys = sum(len(ids) for held in standby for ids in held.values())
         return Answer(
             owner,
-            measures={"standbys": kept, "warmups": 0},
-            extra={"tasks": {"standby": _named(hosts, group.members, standby)}} if kept else {},
+            measures={"standbys": standbys, "warmups": 0},
+            extra={"tasks": {"standby": _named(hosts, group.members, standby)}} if standbys else {},
             state=MemberState(({},) * group.M, tuple(standby), ({},) * group.M),
         )
 

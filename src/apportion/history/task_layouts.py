@@ -144,14 +144,14 @@ def _processes(epoch: Epoch, past: Layout | None) -> list[Process]:
     processes = []
     for process, members in epoch.members.items():
         ran = past.active.get(process, frozenset()) if past else frozenset()
-        kept = past.copies.get(process, frozenset()) if past else frozenset()
+        copies = past.copies.get(process, frozenset()) if past else frozenset()
         processes.append(
             Process(
                 process,
                 tuple(member.identity for member in members),
                 active=dict.fromkeys(ran),
-                standby=kept,
-                lag=dict.fromkeys(kept, 0),
+                standby=copies,
+                lag=dict.fromkeys(copies, 0),
                 rack=members[0].rack,
             )
         )

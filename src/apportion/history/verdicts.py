@@ -33,9 +33,9 @@ def lags_left(commits: Samples, ends: Samples) -> Known:
     commits, ends
         Of the same partitions, ends by ascending time. Not known: nothing was sampled by then, or no 64 bits hold it.
     """
-    end, there = _newest(ends, commits)
+    end, sampled = _newest(ends, commits)
     behind, held = difference(end, commits.offset)
-    return Known(np.maximum(behind, 0), there & (held | (behind < 0)))
+    return Known(np.maximum(behind, 0), sampled & (held | (behind < 0)))
 
 
 def lags_at(ends: Samples, commits: Samples, since_ms: float) -> Known:
@@ -44,9 +44,9 @@ def lags_at(ends: Samples, commits: Samples, since_ms: float) -> Known:
     ends, commits
         Of the same partitions, commits by ascending time.
     """
-    committed, there = _newest(commits, ends)
+    committed, sampled = _newest(commits, ends)
     behind, held = difference(ends.offset, committed)
-    return Known(np.maximum(behind, 0), there & (held | (behind < 0)) & (ends.at >= since_ms))
+    return Known(np.maximum(behind, 0), sampled & (held | (behind < 0)) & (ends.at >= since_ms))
 
 
 def _newest(of: Samples, then: Samples) -> tuple[Longs, Bools]:
@@ -57,20 +57,20 @@ def _newest(of: Samples, then: Samples) -> tuple[Longs, Bools]:
     keys = whose * (len(moments) + 1) + np.searchsorted(moments, of.at, "right")
     wanted = which * (len(moments) + 1) + np.searchsorted(moments, then.at, "right")
     last = np.searchsorted(keys, wanted, "right") - 1
-    there: Bools = (last >= of.start[:-1][which]) & ~np.isnan(then.at)
-    offset = of.offset[np.where(there, last, 0)] if len(of.offset) else np.zeros(len(which), dtype=np.int64)
-    return offset, there
+    sampled: Bools = (last >= of.start[:-1][which]) & ~np.isnan(then.at)
+    offset = of.offset[np.where(sampled, last, 0)] if len(of.offset) else np.zeros(len(which), dtype=np.int64)
+    return offset, sampled
 
 
 def verdicts(
-    window: Samples, left: Known, lag: Known, now: Floats, behind_since: Floats, sampled: tuple[Known, Ints],
+    window: Samples, lag_left: Known, lag: Known, now: Floats, behind_since: Floats, sampled: tuple[Known, Ints],
     allowed_lag: int = 0,
 ) -> Ints:  # fmt: skip
     """(P,) the verdicts on partitions, as places in ``WORST``.
 
     window
         The last commits of each, oldest first; a moment that no timestamp holds is NaN.
-    left
+    lag_left
         (N,) the lag that each of them left, as ``lags_left`` gives it.
     lag, now
         (P,) messages left, and the moment (ms) when the log end was sampled.
@@ -98,9 +98,9 @@ def verdicts(
     began, ended = window.at[first], window.at[last]
     silent = now[rows] - np.fmax(ended, behind_since[rows]) > np.maximum(ended - began, STOP_MIN_MS)
     highest, lowest = (of.reduceat(window.offset, first) for of in (np.maximum, np.minimum))
-    allowed = np.logical_or.reduceat(left.there & (left.value <= allowed_lag), first)
+    allowed = np.logical_or.reduceat(lag_left.is_known & (lag_left.value <= allowed_lag), first)
     cases = [
-        (~lag.there | (lag.value <= allowed_lag) | maybe_markers(lag.value))[rows], many & silent,
+        (~lag.is_known | (lag.value <= allowed_lag) | maybe_markers(lag.value))[rows], many & silent,
         highest > window.offset[last], ~many | allowed, highest == lowest, _did_not_shrink(*sampled)[rows],
     ]  # fmt: skip
     answer[rows] = np.select(cases, [WORST.index(word) for word in (OK, STOP, REWIND, OK, STALL, WARN)], 0)
@@ -113,11 +113,11 @@ def _did_not_shrink(lags: Known, start: Ints) -> Bools:
     Halves, since a lag swings with every commit: how often logs are sampled must not decide.
     """
     count = len(start) - 1
-    of = np.repeat(np.arange(count), np.diff(start))[lags.there]
-    value = lags.value[lags.there]
+    of = np.repeat(np.arange(count), np.diff(start))[lags.is_known]
+    value = lags.value[lags.is_known]
     known = np.bincount(of, minlength=count)
-    place = np.arange(len(of)) - np.repeat(np.cumsum(known) - known, known)
-    early = place < (known // 2)[of]
+    rank = np.arange(len(of)) - np.repeat(np.cumsum(known) - known, known)
+    early = rank < (known // 2)[of]
     most, least = np.full(count, np.iinfo(np.int64).min), np.full(count, np.iinfo(np.int64).max)
     np.maximum.at(most, of[early], value[early])
     np.minimum.at(least, of[~early], value[~early])

@@ -89,9 +89,9 @@ class Cluster:
                 continue
             topic_id = topic_id_text(topic.get("topic_id"))
             for part in topic["partitions"]:
-                there = sorted({str(rack) for node in part["replica_nodes"] if (rack := racks.get(node))})
+                replica_racks = sorted({str(rack) for node in part["replica_nodes"] if (rack := racks.get(node))})
                 number, led = part["partition_index"], part["leader_id"] >= 0
-                partitions.append(TopicPartition(topic["name"], topic_id, number, tuple(there), led))
+                partitions.append(TopicPartition(topic["name"], topic_id, number, tuple(replica_racks), led))
         return sorted(partitions, key=lambda part: (part.topic, part.partition))
 
     def ends(self, partitions: Sequence[TopicPartition]) -> list[LogEnds]:

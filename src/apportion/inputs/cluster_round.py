@@ -163,9 +163,9 @@ class _Look:
         """Group to its coordinator and kind; each broker lists the groups that it coordinates."""
         from kafka.protocol.admin import ListGroupsRequest
 
-        asked = [(node, self._start(ListGroupsRequest(min_version=0), node)) for node in sorted(self.address)]
+        pending = [(node, self._start(ListGroupsRequest(min_version=0), node)) for node in sorted(self.address)]
         listed = {}
-        for node, future in asked:
+        for node, future in pending:
             answer = await self._answer(future, f"the groups of broker {self._at(node)}")
             wrong = self._wrong(answer.error_code) if answer is not None else None
             if answer is None or wrong:

@@ -52,10 +52,10 @@ def _records(
     cluster: Cluster, connection: Connection, groups: Sequence[str]
 ) -> tuple[list[str], Iterator[GroupRecord]]:
     """The groups whose partitions are short enough to be read, and their records."""
-    there = list(cluster.partitions([OFFSETS]))
-    home = {name: partition_of_group(name, len(there)) for name in groups} if there else {}
+    log_partitions = list(cluster.partitions([OFFSETS]))
+    home = {name: partition_of_group(name, len(log_partitions)) for name in groups} if log_partitions else {}
     wanted = set(home.values())
-    ends = cluster.ends([part for part in there if part.partition in wanted])
+    ends = cluster.ends([part for part in log_partitions if part.partition in wanted])
     budget, short = MOST_RECORDS, []
     for log in sorted(ends, key=lambda log: log.last_stable - log.begin):
         budget -= log.last_stable - log.begin

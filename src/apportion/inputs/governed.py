@@ -84,8 +84,8 @@ def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan
         for known, owners in part.owners.items():
             if (topic := names.get(known)) is None:
                 continue
-            for p, place in enumerate(owners):
-                member = planned[place] if place >= 0 else None
+            for p, position in enumerate(owners):
+                member = planned[position] if position >= 0 else None
                 if member is not None and held.get((topic, p)) != member:
                     differs[topic, p] = member
     plans_know = {digest for part in parts for digest in part.digests}

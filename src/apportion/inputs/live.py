@@ -122,9 +122,9 @@ def _refused(cluster: Cluster, names: Sequence[str]) -> list[str]:
     """Those of some groups that this user may not look at; who may describe the cluster is told all names."""
     from kafka import errors
 
-    def ask(some: Sequence[str]) -> bool:
+    def ask(group_names: Sequence[str]) -> bool:
         try:  # who coordinates them, which is kept for what is asked next
-            patiently(cluster.bootstrap, lambda: admin._manager.run(admin._find_coordinator_ids, list(some)))
+            patiently(cluster.bootstrap, lambda: admin._manager.run(admin._find_coordinator_ids, list(group_names)))
         except Unavailable as error:
             if not isinstance(error.__cause__, errors.GroupAuthorizationFailedError):
                 raise
@@ -161,9 +161,9 @@ def _described(admin: Any, kinds: Mapping[str, str]) -> dict[str, dict[str, Any]
     names = [name for name in kinds if kinds[name] not in tasks_and_shares.KINDS]
     if names:
         descriptions |= admin._manager.run(_describe_classics, admin, names)
-    others = [name for name in names if name not in descriptions]
-    if others:
-        descriptions |= admin._manager.run(_describe_consumers, admin, others)
+    consumers = [name for name in names if name not in descriptions]
+    if consumers:
+        descriptions |= admin._manager.run(_describe_consumers, admin, consumers)
     return descriptions
 
 
@@ -402,10 +402,10 @@ def observed_group(
             continue  # wanted, but not there
         topics[topic] = [_with_commit(known.get(p, {"partition": p}), mine.get(p)) for p in sorted(numbers)]
     members = {}
-    there = description["kind"] == STREAMS
+    runs_tasks = description["kind"] == STREAMS
     for member_id, member in description["members"].items():
         fields = {key: value for key, value in member.items() if value or key == "topics"}
-        if there and "owned" in fields:  # a task's number may pass the end of the narrower of its topics
+        if runs_tasks and "owned" in fields:  # a task's number may pass the end of the narrower of its topics
             held = {t: [p for p in ids if p in entries.get(t, {})] for t, ids in member["owned"].items()}
             fields["owned"] = {topic: ids for topic, ids in held.items() if ids}
         members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}

@@ -61,25 +61,25 @@ async def _ask(admin: Any, places: Mapping[Place, int]) -> dict[Place, Tail]:
     by_leader: dict[int, dict[Place, int]] = {}
     for topic in metadata.topics:
         for part in topic.partitions:
-            place = topic.name, part.partition_index
-            if place in places and part.leader_id >= 0:
-                by_leader.setdefault(part.leader_id, {})[place] = places[place]
-    asked = [(mine, admin._manager.send(_request(mine), node_id=node)) for node, mine in by_leader.items()]
+            pair = topic.name, part.partition_index
+            if pair in places and part.leader_id >= 0:
+                by_leader.setdefault(part.leader_id, {})[pair] = places[pair]
+    pending = [(mine, admin._manager.send(_request(mine), node_id=node)) for node, mine in by_leader.items()]
     known: dict[Place, Tail] = {}
-    for mine, future in asked:
+    for mine, future in pending:
         try:
             answer = await future
         except KafkaError:  # the next round asks again
             continue
         for topic in answer.responses:
             for part in topic.partitions:
-                place = topic.topic, part.partition_index
-                if place in mine and not part.error_code:
+                pair = topic.topic, part.partition_index
+                if pair in mine and not part.error_code:
                     aborted = [
                         (transaction.producer_id, transaction.first_offset)
                         for transaction in part.aborted_transactions or ()
                     ]
-                    known[place] = tail_of(bytes(part.records or b""), mine[place], aborted)
+                    known[pair] = tail_of(bytes(part.records or b""), mine[pair], aborted)
     return known
 
 

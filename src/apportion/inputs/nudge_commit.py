@@ -36,8 +36,8 @@ class Nudge:
 
 def newest(admin: Any, group: str) -> Nudge | None:
     """The newest nudge of a group; None where there is none."""
-    found = admin.list_group_offsets({group + SUFFIX: None})[group + SUFFIX]
-    nudges = [Nudge(part.topic, at.offset, at.metadata == HEEDED) for part, at in found.items() if at.offset >= 0]
+    offsets = admin.list_group_offsets({group + SUFFIX: None})[group + SUFFIX]
+    nudges = [Nudge(part.topic, at.offset, at.metadata == HEEDED) for part, at in offsets.items() if at.offset >= 0]
     return max(nudges, key=lambda nudge: nudge.at_ms, default=None)
 
 

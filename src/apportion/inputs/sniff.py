@@ -79,10 +79,10 @@ _BEGINS_JSON: Final = re.compile(
 
 def folder_kind(path: str) -> str:
     """``dump`` or ``tables``; a clear error for a folder that is neither."""
-    there = set(os.listdir(path))
-    if "records" in there:
+    files = set(os.listdir(path))
+    if "records" in files:
         return "dump"
-    if {"silver", "gold"} & there:
+    if {"silver", "gold"} & files:
         return "tables"
     raise BadInput(path, "a folder with neither records/ nor silver/ and gold/", NEEDED)
 

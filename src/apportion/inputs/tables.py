@@ -115,10 +115,10 @@ def check_version(folder: Path) -> None:
 def check_version_of(where: str, text: str | bytes | None) -> None:
     """Refuse what a build of another version kept beside its tables; None for nothing."""
     try:
-        kept = json.loads(text or "null")
+        source = json.loads(text or "null")
     except ValueError:
         return
-    version = kept.get("version") if isinstance(kept, dict) else None
+    version = source.get("version") if isinstance(source, dict) else None
     if isinstance(version, int) and version != VERSION:
         raise BadInput(where, f"tables of version {version}", f"version {VERSION}; take another folder")
 

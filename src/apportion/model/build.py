@@ -312,11 +312,13 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, In
             of_rows.append(entries)
             rows += description
     if rows:
-        at, told = np.concatenate(of_rows), TopicColumns.of(rows)
-        if not np.array_equal(told.number, number[at]):
-            told = told.take(np.lexsort((told.number, np.searchsorted(start, at, side="right"))))
+        at, described_rows = np.concatenate(of_rows), TopicColumns.of(rows)
+        if not np.array_equal(described_rows.number, number[at]):
+            described_rows = described_rows.take(
+                np.lexsort((described_rows.number, np.searchsorted(start, at, side="right")))
+            )
         of_columns.append(at)
-        columns.append(told)
+        columns.append(described_rows)
     if not columns:
         return start, number, ints([]), None
     at, whole = np.concatenate(of_columns), TopicColumns.together(columns)
@@ -386,8 +388,8 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
     sought = topic * wide + number
     position = np.searchsorted(keys, sought)
     position[position == len(keys)] = 0
-    there = (number >= 0) & (keys[position] == sought) if len(keys) else np.zeros(len(number), dtype=np.bool_)
-    return np.where(fits, at, np.where(there, position, NOBODY))
+    listed = (number >= 0) & (keys[position] == sought) if len(keys) else np.zeros(len(number), dtype=np.bool_)
+    return np.where(fits, at, np.where(listed, position, NOBODY))
 
 
 def _offsets(at: Ints, columns: TopicColumns | None, partitions: int) -> Offsets | None:

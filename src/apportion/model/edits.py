@@ -91,10 +91,10 @@ def _of_members(
     def names(own: Sequence[str | None], new: Sequence[str | None]) -> list[str | None]:
         """Of those that stay and those that come; whoever is behind the end of the list has none."""
         padded = [*own, *[None] * (group.M - len(own))]
-        return [*map(padded.__getitem__, kept), *new]
+        return [*map(padded.__getitem__, remaining), *new]
 
-    kept = staying.tolist()
-    ids = [*map(group.members.__getitem__, kept), *comers.ids]
+    remaining = staying.tolist()
+    ids = [*map(group.members.__getitem__, remaining), *comers.ids]
     instance_ids = names(group.instance_ids, comers.instance_ids)
     order = ints(member_order(ids, instance_ids))
     # Where those that stay were among the group's members, those that come behind them.

@@ -72,6 +72,6 @@ def check_facts(where: str, value: Any) -> None:
 
 def fact_columns(members: list[Mapping[str, Any]]) -> dict[str, Ints]:
     """Fact to (M,) numbers of these members in the form of group.json; ``UNSET`` where one does not say."""
-    told = [fields.get("facts") or {} for fields in members]
-    names = sorted(set().union(*told))
-    return {name: ints([UNSET if facts.get(name) is None else facts[name] for facts in told]) for name in names}
+    facts_of = [fields.get("facts") or {} for fields in members]
+    names = sorted(set().union(*facts_of))
+    return {name: ints([UNSET if facts.get(name) is None else facts[name] for facts in facts_of]) for name in names}

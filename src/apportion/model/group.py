@@ -262,8 +262,8 @@ class Group:
     def _changed(self, stale: type | tuple[()], **fields: object) -> Group:
         """The group with other fields, and all that was worked out from the others kept."""
         fresh, of = object.__new__(type(self)), vars(type(self))
-        kept = {name: value for name, value in vars(self).items() if not isinstance(of.get(name), stale)}
-        vars(fresh).update(kept, **fields)
+        fields_kept = {name: value for name, value in vars(self).items() if not isinstance(of.get(name), stale)}
+        vars(fresh).update(fields_kept, **fields)
         return fresh
 
     def without_past(self) -> Group:

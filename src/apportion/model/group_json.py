@@ -203,8 +203,8 @@ def _recovery_lag(where: str, value: Any) -> None:
         for i, entry in enumerate(entries):
             check_object(f"{at}[{i}]", entry, _RECOVERY_LAG, required=("partition", "lag"))
             if entry["partition"] in seen:
-                found = f"partition {entry['partition']} a second time"
-                raise BadInput(f"{at}[{i}].partition", found, "each partition once")
+                repeated = f"partition {entry['partition']} a second time"
+                raise BadInput(f"{at}[{i}].partition", repeated, "each partition once")
             seen.add(entry["partition"])
 
 

@@ -122,8 +122,8 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         """Partitions 0 to n - 1 with what is known of them, offsets if asked for; n alone where that is nothing."""
         logs = OFFSETS if offsets else ()
         # An offset of 0 is as good as none where the topic has nothing else: no lag can follow from it.
-        some = any((getattr(self, name) > 0).any() for name in logs)
-        if not some and not any(self.racks()[0]):
+        has_offsets = any((getattr(self, name) > 0).any() for name in logs)
+        if not has_offsets and not any(self.racks()[0]):
             return n
         fits = (self.number >= 0) & (self.number < n)
         at = self.number[fits]

@@ -198,10 +198,10 @@ def in_table_order(rows: pa.Table, table: Table) -> pa.Table:
     return rows if ascending(*keys) else rows.take(pa.array(np.lexsort(keys[::-1])))
 
 
-def of_groups(rows: pa.Table, groups: pa.Array, others: bool = False) -> pa.Table:
+def of_groups(rows: pa.Table, groups: pa.Array, inverted: bool = False) -> pa.Table:
     """Rows of some groups; or of all others."""
     chosen = pc.is_in(rows["group"], value_set=groups)
-    return rows.filter(pc.invert(chosen) if others else chosen).combine_chunks()
+    return rows.filter(pc.invert(chosen) if inverted else chosen).combine_chunks()
 
 
 def bucket_of(names: pa.ChunkedArray | pa.Array, buckets: int) -> pa.Array:

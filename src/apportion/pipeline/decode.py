@@ -146,9 +146,9 @@ def _topic_ids(values: BytesColumn, at: np.ndarray[Any, Any], valid: np.ndarray[
 # -- generations, epochs and others ------------------------------------------------------------------------------------
 
 
-def _row(record: Commit | GroupGeneration | EpochRecord | Member, **others: Any) -> dict[str, Any]:
+def _row(record: Commit | GroupGeneration | EpochRecord | Member, **other_columns: Any) -> dict[str, Any]:
     """The fields of a record by name, which are the columns' names too, and those that a table has in another form."""
-    return {field.name: getattr(record, field.name) for field in fields(record)} | others
+    return {field.name: getattr(record, field.name) for field in fields(record)} | other_columns
 
 
 def _member(member: Member) -> dict[str, Any]:
@@ -169,12 +169,12 @@ def every_row(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
     decoded = np.flatnonzero(columns.decoded)
     if decoded.size:
         yield "commits", _commit_columns(batch, keys, values, columns, decoded)
-    others = _Others(batch)
+    other_records = _Others(batch)
     for row in np.flatnonzero(~columns.decoded).tolist():
-        if others.take(row) > PIECE_BYTES:
-            yield from others.rows()
-            others = _Others(batch)
-    yield from others.rows()
+        if other_records.take(row) > PIECE_BYTES:
+            yield from other_records.rows()
+            other_records = _Others(batch)
+    yield from other_records.rows()
 
 
 class _Others:

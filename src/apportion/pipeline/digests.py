@@ -61,9 +61,9 @@ def _of_lists(column: pa.ListArray) -> Hashes:
     lengths = np.asarray(pc.fill_null(pc.list_value_length(column), -1), dtype=np.int64)
     whose = np.asarray(pc.list_parent_indices(column), dtype=np.int64)
     first = np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
-    place = (np.arange(len(whose)) - first[whose]).view(np.uint64)
+    position = (np.arange(len(whose)) - first[whose]).view(np.uint64)
     digests = lengths.view(np.uint64).copy()
-    np.add.at(digests, whose, _mixed(_of(column.flatten()) ^ _mixed(place)))
+    np.add.at(digests, whose, _mixed(_of(column.flatten()) ^ _mixed(position)))
     return _mixed(digests)
 
 

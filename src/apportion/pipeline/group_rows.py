@@ -230,7 +230,7 @@ def _of(tables: Mapping[str, pa.Table], kind: str, schema: pa.Schema) -> pa.Tabl
 
 def _together(before: pa.Table, now: pa.Table, groups: pa.Array) -> pa.Table:
     """Rows of before with those of some groups replaced, by group."""
-    whole = pa.concat_tables([of_groups(before, groups, others=True), now.cast(before.schema)]).combine_chunks()
+    whole = pa.concat_tables([of_groups(before, groups, inverted=True), now.cast(before.schema)]).combine_chunks()
     (group,), _ = ranked(whole["group"])
     return whole.take(pa.array(np.argsort(group, kind="stable"))).combine_chunks()
 
@@ -372,9 +372,9 @@ def _asked_of_present(state: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _can_be_asked(state: pa.Table) -> pa.Array:
     """Rows of groups about whose present a strategy can be asked."""
-    others = pc.is_in(state["type"], pa.array(sorted(OTHERS), pa.string()))
+    without_strategy = pc.is_in(state["type"], pa.array(sorted(OTHERS), pa.string()))
     members = pc.greater(pc.list_value_length(state["members"]), 0)
-    return pc.fill_null(pc.and_(pc.and_(state["readable"], pc.invert(others)), members), False)
+    return pc.fill_null(pc.and_(pc.and_(state["readable"], pc.invert(without_strategy)), members), False)
 
 
 def _topics_of_past(state: pa.Table, living: pa.Table, wanted: pa.Table) -> pa.Table:

@@ -171,8 +171,8 @@ class LagRows:
         behind = lags(committed, begin, end, last_stable, same, self.wanted[rows])
         ends = _samples(self.logs, "sample_at", "sample_end").of_columns(in_logs)
         recent = _samples(self.places, "recent_at", "recent_offset").of_columns(in_places)
-        begun, lag = (np.where(number.there, number.value, UNKNOWN) for number in (behind.begin, behind.owed))
-        unread = np.where(committed.there, np.maximum(committed.value, begun), UNKNOWN)
+        begun, lag = (np.where(number.is_known, number.value, UNKNOWN) for number in (behind.begin, behind.owed))
+        unread = np.where(committed.is_known, np.maximum(committed.value, begun), UNKNOWN)
         since_ms = now_ms - WINDOW_S * 1000
         times = lag_times(ends, recent, unread, lag, float(now_ms), since_ms)
         columns = {**key, "committed": commit("committed"), "commit_time": commit("commit_time")}
@@ -180,7 +180,7 @@ class LagRows:
         lag_table = _table(schemas.LAG, columns)
         judged = np.flatnonzero(stands & valid(log("sampled_at")))
         at_samples = ends.of_columns(judged), recent.of_columns(judged), since_ms
-        owed = behind.owed.value[judged], behind.owed.there[judged]
+        owed = behind.owed.value[judged], behind.owed.is_known[judged]
         table = self._verdicts(judged, in_places[judged], at_samples, Known(*owed), lag_table, allowed_lag)
         return {"lag": lag_table, "verdicts": table}
 
@@ -275,7 +275,7 @@ def lag_columns(behind: Lags) -> dict[str, pa.Array]:
         "begin": behind.begin, "end": behind.end, "last_stable": behind.last_stable, "raw_lag": behind.raw,
         "lag": behind.lag, "stable_lag": behind.stable, "lost": behind.lost,
     }  # fmt: skip
-    answers = {name: pa.array(number.value, mask=~number.there) for name, number in columns.items()}
+    answers = {name: pa.array(number.value, mask=~number.is_known) for name, number in columns.items()}
     return {**answers, "status": pa.array(STATUSES, pa.string()).take(pa.array(behind.status))}
 
 

@@ -95,10 +95,10 @@ def places(commits: pa.Table, since_ms: int, before: pa.Table | None = None) -> 
 
     lists, places_of = _flat(before, "recent_at", "recent_offset")
     counts = ~np.asarray(commits["tombstone"]) & valid(commits["commit_time"]) & valid(commits["committed"])
-    place = np.concatenate((old[places_of], new[counts]))
+    rows = np.concatenate((old[places_of], new[counts]))
     at_ms = np.concatenate((longs(lists[0]), millis(commits["commit_time"])[counts]))
     offset = np.concatenate((longs(lists[1]), longs(commits["committed"])[counts]))
-    columns |= _recent(place, at_ms, offset, since_ms, count)
+    columns |= _recent(rows, at_ms, offset, since_ms, count)
     return pa.table({name: newest[name] for name in _NEWEST} | columns).cast(SCHEMA)
 
 
@@ -141,11 +141,11 @@ def _flat(before: pa.Table, *names: str) -> tuple[list[pa.Array], Ints]:
     return [column.flatten() for column in lists], longs(pc.list_parent_indices(lists[0]))
 
 
-def _windows(place: Ints, at: pa.Array, offset: Longs, deleted: Bools, count: int) -> dict[str, pa.Array]:
-    order = np.argsort(place, kind="stable")
-    place, deleted = place[order], deleted[order]
+def _windows(row: Ints, at: pa.Array, offset: Longs, deleted: Bools, count: int) -> dict[str, pa.Array]:
+    order = np.argsort(row, kind="stable")
+    row, deleted = row[order], deleted[order]
     last = np.maximum.accumulate(np.where(deleted, np.arange(len(deleted)), -1)) if len(deleted) else order
-    bounds = np.searchsorted(place, np.arange(count + 1))
+    bounds = np.searchsorted(row, np.arange(count + 1))
     begin, behind = bounds[:-1], bounds[1:]
     after = np.maximum(last[behind - 1] + 1, begin) if len(begin) else begin
     first = np.maximum(after, behind - WINDOW)
@@ -156,17 +156,17 @@ def _windows(place: Ints, at: pa.Array, offset: Longs, deleted: Bools, count: in
     }
 
 
-def _recent(place: Ints, at: Longs, offset: Longs, since_ms: int, count: int) -> dict[str, pa.Array]:
-    order = in_order(place, at, offset)
-    place, at, offset = place[order], at[order], offset[order]
-    last = np.ones(len(place), dtype=np.bool_)
-    last[:-1] = (place[1:] != place[:-1]) | (at[1:] != at[:-1])
-    place, at, offset = place[last], at[last], offset[last]
+def _recent(row: Ints, at: Longs, offset: Longs, since_ms: int, count: int) -> dict[str, pa.Array]:
+    order = in_order(row, at, offset)
+    row, at, offset = row[order], at[order], offset[order]
+    last = np.ones(len(row), dtype=np.bool_)
+    last[:-1] = (row[1:] != row[:-1]) | (at[1:] != at[:-1])
+    row, at, offset = row[last], at[last], offset[last]
     inside = at >= since_ms
-    before = np.ones(len(place), dtype=np.bool_)
-    before[:-1] = (place[1:] != place[:-1]) | inside[1:]
+    before = np.ones(len(row), dtype=np.bool_)
+    before[:-1] = (row[1:] != row[:-1]) | inside[1:]
     chosen = inside | before
-    counts = np.bincount(place[chosen], minlength=count)
+    counts = np.bincount(row[chosen], minlength=count)
     return {
         "recent_at": listed(counts, pa.array(at[chosen])),
         "recent_offset": listed(counts, pa.array(offset[chosen])),

@@ -215,8 +215,8 @@ class Batch:
     def row(self, row: int) -> dict[str, Any]:
         """A row as Python's, but for partitions and commits."""
         names = [name for name in self.rows.schema.names if name not in ("topics", "commits")]
-        made: list[dict[str, Any]] = self.rows.select(names).slice(row, 1).to_pylist(maps_as_pydicts="strict")
-        return made[0]
+        rows: list[dict[str, Any]] = self.rows.select(names).slice(row, 1).to_pylist(maps_as_pydicts="strict")
+        return rows[0]
 
     def stands(self, row: int) -> bool:
         """Whether a strategy can be asked about the group's present."""

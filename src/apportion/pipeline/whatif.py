@@ -84,17 +84,17 @@ class Plans:
         known_patterns: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
         one_by_one: list[tuple[str, Columns]] = []
         for key, alike in by_key.items():
-            others, pattern = alike, self._patterns.get(key)
+            followers, pattern = alike, self._patterns.get(key)
             if key in self._patterns:
                 self._patterns.move_to_end(key)
             else:
-                (at, likeness), *others = alike
+                (at, likeness), *followers = alike
                 columns, pattern = self._first(batch, at, likeness)
                 one_by_one.append((batch.groups[at], columns))
             if pattern is None:
-                alone.extend(others)
-            elif others:
-                known_patterns.append((pattern, others))
+                alone.extend(followers)
+            elif followers:
+                known_patterns.append((pattern, followers))
         laid = lay_on([(pattern.template, self._asked(batch, pattern, alike)) for pattern, alike in known_patterns])
         for (_, alike), (_, unlike) in zip(known_patterns, laid, strict=True):
             alone.extend(alike[g] for g in unlike)

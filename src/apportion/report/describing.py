@@ -98,8 +98,8 @@ class ShownGroup:
         """(M,) messages that each member has to read, as far as they are known; empty where none is."""
         if self.total_lag is None:
             return []
-        left = self.lag.tolist()
-        return [sum(left[p] for p in read if left[p] != UNKNOWN) for read in self.reads]
+        lags = self.lag.tolist()
+        return [sum(lags[p] for p in read if lags[p] != UNKNOWN) for read in self.reads]
 
     @cached_property
     def heaviest(self) -> float | None:
@@ -146,8 +146,8 @@ class ShownGroup:
         """The members' table as data for the page, without columns that say nothing; None where it would be long."""
         if not 0 < self.group.M <= MOST_ROWS:
             return None
-        told = [c for c in MEMBER_COLUMNS if any(value is not None for value in c.of(self))]
-        head, rows = [column.name.capitalize() for column in told], [list(row) for row in _rows(told, self)]
+        columns = [c for c in MEMBER_COLUMNS if any(value is not None for value in c.of(self))]
+        head, rows = [column.name.capitalize() for column in columns], [list(row) for row in _rows(columns, self)]
         return {"title": "The members as they are described", "head": head, "rows": rows}
 
 

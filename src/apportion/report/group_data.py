@@ -51,8 +51,8 @@ def group_data(
         The same history under other strategies: ``assignor``, ``moves`` (one a rebalance), ``skew_max`` (most less
         fewest partitions, at worst) and ``skew_max_then``, what it really was.
     """
-    told = dict(facts or {})
-    listed = told.pop("listed", None) or _listed(group, told)
+    facts_known = dict(facts or {})
+    listed = facts_known.pop("listed", None) or _listed(group, facts_known)
     past = _history(history)
     lag = group.lag if group.offsets is not None else np.zeros(group.P, dtype=np.int64)
     return {
@@ -67,7 +67,7 @@ def group_data(
         "advice": [],
         "roles": None,
         "seats": None,
-        **told,
+        **facts_known,
         "members": listed.shown.labels_and_hosts[0],
         "topics": list(group.topics),
         "topic_of": group.topic_of.tolist(),
@@ -129,12 +129,12 @@ def _history(rebalances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     drawn = [key for key in rows if key in shown]
     fields = ("generation", "at", "cause", "members", "moved", "kept", "given", "needless", "complete",
               "at_ms", "duration_ms", "kind", "eager", "still", "commits")  # fmt: skip
-    place = {key: i for i, key in enumerate(drawn)}
+    row_of = {key: i for i, key in enumerate(drawn)}
     return {
         "rebalances": [{name: rebalance.get(name) for name in fields} for rebalance in rebalances],
         # Rows of the matrix that moved, by the definition that the bars count by; None where nobody counted.
         "movers": [
-            sorted(place[key] for key in rebalance["movers"] if key in place) if "movers" in rebalance else None
+            sorted(row_of[key] for key in rebalance["movers"] if key in row_of) if "movers" in rebalance else None
             for rebalance in rebalances
         ],
         "labels": list(labels),

@@ -170,7 +170,7 @@ def in_a_sentence(whole: LagTime) -> str:
         )
     oldest = "" if whole.age.at_least is None else f"; the oldest unread message is {age_in_words(whole.age)} old"
     ends = ""
-    if whole.catch_up_s is not None and whole.left:
+    if whole.catch_up_s is not None and whole.to_read:
         never = ", but some member never catches up" if whole.in_words == SHRINKING else ", never gone"
         ends = never if math.isinf(whole.catch_up_s) else f", gone in {whole.catch_up_s:,.0f} s"
         ends += " at this pace"

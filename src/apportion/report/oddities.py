@@ -182,8 +182,8 @@ def heavy(group: Group) -> Iterator[str]:
     mean = (sum(held) - most) / (group.M - 1)
     if most >= HEAVY_LAG and most >= HEAVY * mean:
         name = member_label(group, held.index(most))
-        others = f"{most / mean:,.1f} times the mean of the others" if mean else "the others have none"
-        yield f"One member has {count(int(most), 'message')} to read, {others}: {name}."
+        comparison = f"{most / mean:,.1f} times the mean of the others" if mean else "the others have none"
+        yield f"One member has {count(int(most), 'message')} to read, {comparison}: {name}."
 
 
 def _local(group: Group, hottest: int, share: float, total: int) -> str:

@@ -112,7 +112,7 @@ def packed_group(group: dict[str, Any]) -> dict[str, Any]:
     row, plans, now, history = group["row"], group["plans"], group["now"], group["history"]
     measures = _columns([plan["measures"] for plan in plans])
     names = [f"{group['topics'][t]}-{n}" for t, n in zip(group["topic_of"], group["number"], strict=True)]
-    place = {name: p for p, name in enumerate(names)}
+    partition_of = {name: p for p, name in enumerate(names)}
     return {
         **{name: value for name, value in group.items() if name not in IN_ROW},
         "row": [row.get(name) for name in FIELDS],
@@ -122,7 +122,7 @@ def packed_group(group: dict[str, Any]) -> dict[str, Any]:
         "replays": _columns(group["replays"]),
         "history": {
             **history, "rebalances": _columns(history["rebalances"]),
-            "rows": [place.get(name, name) for name in history["rows"]],
+            "rows": [partition_of.get(name, name) for name in history["rows"]],
         },
     }  # fmt: skip
 

@@ -60,9 +60,9 @@ def _time(act: Mapping[str, Any], when: str) -> str:
 def acting_notes(acting: Mapping[str, Any]) -> list[str]:
     """How often it would have acted, and why not the other times."""
     looks, times = count(acting["looks"], "look"), count(len(acting["acts"]), "time")
-    left = ", ".join(f"{number:,} {why}" for why, number in acting["left"].items())
+    reasons = ", ".join(f"{number:,} {why}" for why, number in acting["left"].items())
     sentence = f"A leader of ours would have acted {times} in {looks}"
-    sentences = [f"{sentence}; why not at the others: {left}." if left else f"{sentence}."]
+    sentences = [f"{sentence}; why not at the others: {reasons}." if reasons else f"{sentence}."]
     if acting["acts"]:
         sentences.append("The lag is the recorded one: what acting would have made of it is not in it.")
     return sentences

@@ -106,11 +106,11 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times:
     past |= {"planned": True, "left_out": after.P - len(past["rows"])}
     row_of = {name: i for i, name in enumerate(past["rows"])}
     for moment, stage in zip(past["rebalances"][1:], stages, strict=True):
-        place, still = places_in(stage.plan.group, after), stage.still_s
+        position, still = places_in(stage.plan.group, after), stage.still_s
         moment["stopped"] = {
-            row_of[name]: round(1000 * float(still[place[p]]))
+            row_of[name]: round(1000 * float(still[position[p]]))
             for p in shown
-            if place[p] != NOBODY and still[place[p]] and (name := "{}-{}".format(*after.name_of(p))) in row_of
+            if position[p] != NOBODY and still[position[p]] and (name := "{}-{}".format(*after.name_of(p))) in row_of
         }
     return {**drawn, "owner": present.tolist(), "now": summary("now", after, present, {})}
 
@@ -119,8 +119,8 @@ def _most_stopped(stages: Sequence[Stage], after: Group) -> list[int]:
     """Partitions of the group after that are drawn: those that stand still longest, ascending."""
     total = np.zeros(after.P)
     for stage in stages:
-        place = places_in(stage.plan.group, after)
-        total += np.where(place == NOBODY, 0.0, stage.still_s[np.maximum(place, 0)])
+        position = places_in(stage.plan.group, after)
+        total += np.where(position == NOBODY, 0.0, stage.still_s[np.maximum(position, 0)])
     most: list[int] = np.sort(np.argsort(-total, kind="stable")[:MOST_ROWS]).tolist()
     return most
 
@@ -133,9 +133,9 @@ def _moments(before: Group, stages: Sequence[Stage], times: Times, shown: Sequen
 
     def labels_of(group: Group, owner: Ints) -> tuple[list[str | None], dict[tuple[str, int], str]]:
         """(P,) the name of who has each partition of the group after, and those of the partitions shown."""
-        place = np.append(owner, NOBODY)[places_in(group, after)].tolist()
+        owners = np.append(owner, NOBODY)[places_in(group, after)].tolist()
         who = [names.get(identity, identity) for identity in identities(group)]
-        of_all = [None if m == NOBODY else who[m] for m in place]
+        of_all = [None if m == NOBODY else who[m] for m in owners]
         return of_all, {after.name_of(p): name for p in shown if (name := of_all[p]) is not None}
 
     had, owned = labels_of(before, before.owner)

@@ -67,10 +67,10 @@ def _digest(secret: bytes) -> bytes:
     return hashlib.sha256(secret).digest()
 
 
-def _among(asked: bytes, known: Iterable[bytes]) -> bool:
+def _among(header: bytes, known: Iterable[bytes]) -> bool:
     among = False
     for digest in known:
-        among |= hmac.compare_digest(asked, digest)
+        among |= hmac.compare_digest(header, digest)
     return among
 
 

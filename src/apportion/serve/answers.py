@@ -92,11 +92,11 @@ class Answers:
         """A group's row, worked out again where something of it has changed."""
         # The shown group is the same object from round to round as long as nothing changes.
         made_of = (state.shown, state.sentences, state.gone, state.past, state.past.version)
-        kept = self._kept.get(name)
-        if kept is None or kept[0][0] is not state.shown or kept[0][1:] != made_of[1:]:
-            kept = self._kept[name] = (made_of, listed(state))
+        cached = self._kept.get(name)
+        if cached is None or cached[0][0] is not state.shown or cached[0][1:] != made_of[1:]:
+            cached = self._kept[name] = (made_of, listed(state))
         before = self.summaries.get(name)
-        row = row_now(kept[1], state)
+        row = row_now(cached[1], state)
         return before if before == row else row
 
     def _beyond(self) -> str:
@@ -244,14 +244,14 @@ def listed(state: GroupState) -> Listed:
     return Listed(state.shown, state.verdict, state.odd[:6], past=past, gone=state.gone)
 
 
-def row_now(kept: Listed, state: GroupState) -> dict[str, Any]:
+def row_now(listed: Listed, state: GroupState) -> dict[str, Any]:
     """A group's row, with what changes though nothing of the group does: its lag in time, and how long ago things were.
 
     What readers look for besides is beside it.
     """
     last_hour = lag_text.in_last_hour((row.at for row in state.past.rebalances), state.seen * 1000)
     behind = lag_text.behind_by_topic(state.group, state.times)
-    now = replace(kept, pace={**lag_text.pace(state.whole), "last_hour": last_hour}, behind=behind)
+    now = replace(listed, pace={**lag_text.pace(state.whole), "last_hour": last_hour}, behind=behind)
     return {**row_of(now), **found_by(now, MOST_TOPICS, MOST_MEMBERS)}
 
 

@@ -103,7 +103,7 @@ def group_with_offsets(
             described.name, described.description, described.committed, entries.by_number, entries.ids
         )
         real, ids = build(observed.raw), shown_ids(described.description["members"])
-    current = {place: offset for place, offset in described.committed.items() if stale.get(place) != offset}
+    current = {pair: offset for pair, offset in described.committed.items() if stale.get(pair) != offset}
     group = real.with_offsets(_offsets(real, described.committed, entries.logs))
     if len(current) < len(described.committed):
         group = _without_ends(group, current)
@@ -134,8 +134,8 @@ def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mappi
         if log is not None:
             rows = np.searchsorted(log.number, group.number[mine])
             rows = np.minimum(rows, len(log.number) - 1)
-            there = log.number[rows] == group.number[mine]
-            begin[mine], end[mine] = np.where(there, log.begin[rows], UNKNOWN), np.where(there, log.end[rows], UNKNOWN)
+            known = log.number[rows] == group.number[mine]
+            begin[mine], end[mine] = np.where(known, log.begin[rows], UNKNOWN), np.where(known, log.end[rows], UNKNOWN)
         commits[mine] = [committed.get((topic, p), UNKNOWN) for p in number[mine]]
     return Offsets(begin, end, commits, np.full(group.P, UNKNOWN, dtype=np.int64))
 

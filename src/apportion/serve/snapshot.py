@@ -99,7 +99,7 @@ class GroupState:
     def maybe_markers(self) -> Bools:
         """(P,) where what is unread is old, and may be markers of transactions alone."""
         message = None if self.read is None else self.read.message
-        read_up = maybe_markers(self.times.lag, message) & (self.times.left == 0)
+        read_up = maybe_markers(self.times.lag, message) & (self.times.to_read == 0)
         old: Bools = read_up & ~(self.times.seconds <= CAUGHT_UP_S)
         return old
 

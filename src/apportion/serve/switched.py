@@ -73,15 +73,15 @@ class Switches:
     def look_on(self, states: Sequence[GroupState], interval_s: float) -> None:
         """Go on with the table in a round: a person who asks for it does not wait."""
         names = {state.name for state in states}
-        self._rows = {name: kept for name, kept in self._rows.items() if name in names}
+        self._rows = {name: row for name, row in self._rows.items() if name in names}
         self._work_out(states, time.thread_time, ROUND_SHARE * interval_s)
 
     def _work_out(self, states: Iterable[GroupState], clock: Callable[[], float], some_s: float) -> int:
         """Rows of groups that are not as they were, for so long; how many are left. Old rows stay meanwhile."""
         until, waiting = clock() + some_s, 0
         for state in states:
-            key, kept = self._key(state), self._rows.get(state.name)
-            if kept is None or kept[0] != key:
+            key, cached = self._key(state), self._rows.get(state.name)
+            if cached is None or cached[0] != key:
                 if clock() > until:
                     waiting += 1
                     continue

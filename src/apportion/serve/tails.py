@@ -83,8 +83,10 @@ class Tails:
         for group, known in groups:
             if group.offsets is None:
                 continue
-            few = np.flatnonzero(maybe_markers(group.lag, known.message) & group.lag_known & (known.first != UNKNOWN))
-            for p in few.tolist():
+            short_lags = np.flatnonzero(
+                maybe_markers(group.lag, known.message) & group.lag_known & (known.first != UNKNOWN)
+            )
+            for p in short_lags.tolist():
                 topic, number = group.name_of(p)
                 committed, end = int(group.offsets.committed[p]), int(group.offsets.end[p])
                 key = topic, number, committed
@@ -94,8 +96,8 @@ class Tails:
                     places[topic, number] = committed, int(known.first[p])
         if not places:
             return
-        found = self.ask({place: first for place, (_, first) in places.items()})
+        tail_of = self.ask({pair: first for pair, (_, first) in places.items()})
         if sum(map(len, self._of_topic.values())) > KEPT:
             self._of_topic.clear()
         for (topic, number), (committed, _) in places.items():
-            self._of_topic.setdefault(topic, {})[number, committed] = found.get((topic, number))
+            self._of_topic.setdefault(topic, {})[number, committed] = tail_of.get((topic, number))

@@ -163,10 +163,10 @@ def _grown(spread: Sequence[int], bins: int) -> tuple[int, bool]:
     for count, value in enumerate(spread, 1):
         if bins >= TREE_BINS:  # from here on only the number of entries counts
             break
-        here = value & (bins - 1)
-        in_bin[here] = in_bin.get(here, 0) + 1
+        bin_number = value & (bins - 1)
+        in_bin[bin_number] = in_bin.get(bin_number, 0) + 1
         before = bins
-        if in_bin[here] >= TREE_ENTRIES:
+        if in_bin[bin_number] >= TREE_ENTRIES:
             bins *= 2
         if count > bins * LOAD_FACTOR:  # of the table that a full bin may just have doubled
             bins *= 2

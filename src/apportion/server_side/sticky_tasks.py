@@ -268,13 +268,13 @@ class _Sharing:
             Whether the process must have nothing of the task. Of the first member that is asked only in the end, and
             then whoever was found: Kafka asks the first one's process.
         """
-        kept = self.kept.get(task)
-        if not kept:
+        holders = self.kept.get(task)
+        if not holders:
             return None
-        best = kept[0]
+        best = holders[0]
         first = self._process(best)
         load, count = first.load, first.count[best]
-        for member in kept[1:]:
+        for member in holders[1:]:
             process = self._process(member)
             if process.load < load and not (elsewhere and task in process.tasks) and process.count[member] < count:
                 best, load, count = member, process.load, process.count[member]
@@ -299,21 +299,21 @@ class _Sharing:
         if ran is not None and task not in self._process(ran).tasks and self._has_room(ran, self.quota):
             self._keep(ran, task, self._process(ran).add(ran, task))
             return True
-        kept = self._kept_by_least_loaded(task, elsewhere=True)
-        if kept is not None and self._has_room(kept, self.quota):
-            self._keep(kept, task, self._process(kept).add(kept, task))
+        holder = self._kept_by_least_loaded(task, elsewhere=True)
+        if holder is not None and self._has_room(holder, self.quota):
+            self._keep(holder, task, self._process(holder).add(holder, task))
             return True
         return False
 
     def _keep_at_least_loaded(self, queue: _JavaHeap[_ProcessTasks], task: TaskId) -> bool:
         """One copy to the least loaded process that has nothing of the task; whether there is one."""
-        polled, kept = [], False
-        while len(queue) and not kept:
+        polled, placed = [], False
+        while len(queue) and not placed:
             process = queue.poll()
             polled.append(process)
             if task not in process.tasks:
                 self._keep(*self._least(process, task))
-                kept = True
+                placed = True
         for process in reversed(polled):
             queue.add(process)
-        return kept
+        return placed

@@ -231,6 +231,6 @@ class _Ladder:
 
     def drop_most(self) -> None:
         """Leave out the subscriber that ``next_most`` gave last: it has nothing of this topic."""
-        last, here = self.high_end - 1, self.high_next + 1
-        self.line[here], self.line[last] = self.line[last], self.line[here]
+        last, dropped = self.high_end - 1, self.high_next + 1
+        self.line[dropped], self.line[last] = self.line[last], self.line[dropped]
         self.high_end -= 1

@@ -128,9 +128,9 @@ class _Search:
         """Home first, then the others, the fullest first, and one newcomer that has nothing yet."""
         M = self.problem.M
         fresh = next((m for m in range(M, len(self.room)) if not self.count[m]), None)
-        others = [m for m in range(len(self.room)) if m != home and (m < M or self.count[m])]
-        others.sort(key=lambda m: (self.count[m] == 0, self.room[m], m))
-        return ([home] if home >= 0 else []) + others + ([fresh] if fresh is not None else [])
+        members = [m for m in range(len(self.room)) if m != home and (m < M or self.count[m])]
+        members.sort(key=lambda m: (self.count[m] == 0, self.room[m], m))
+        return ([home] if home >= 0 else []) + members + ([fresh] if fresh is not None else [])
 
     def _put(self, p: int, m: int, w: int) -> None:
         step = 1 if self.owner[p] < 0 else -1

@@ -330,8 +330,8 @@ def _loose(packing: Packing) -> Iterable[int]:
 def _better_place(packing: Packing, p: int, noise: float) -> bool:
     """Move p, or swap it with another, to where that pays most; whether it was done."""
     a, weight = packing.owner[p], packing.weight
-    kept, before = packing.ahead(a, without=p), packing.ahead_now(a)
-    leaves = kept - before - packing.cost(p, a)
+    without_it, before = packing.ahead(a, without=p), packing.ahead_now(a)
+    leaves = without_it - before - packing.cost(p, a)
     best: tuple[float, int, int] = (-noise, -1, -1)
     for b in packing.with_room(weight[p], MEMBERS_LOOKED_AT):
         if b != a and packing.problem.may_own(p, b):
@@ -339,8 +339,8 @@ def _better_place(packing: Packing, p: int, noise: float) -> bool:
             if change < best[0]:
                 best = (change, b, -1)
     home = packing.problem.previous_owner[p]
-    others = packing.by_room(MEMBERS_LOOKED_AT)
-    for b in others if home in others or home not in packing.items else [*others, home]:
+    candidates = packing.by_room(MEMBERS_LOOKED_AT)
+    for b in candidates if home in candidates or home not in packing.items else [*candidates, home]:
         if packing.effort < 0:
             break
         if b != a and packing.problem.may_own(p, b) and b not in packing.reserved:

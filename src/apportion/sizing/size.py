@@ -139,8 +139,8 @@ def _nothing_fits(question: _Question, low: int | None, most: int, high: int, bo
     more = f"at least {bound} members" if bound > most else "more members, or larger ones"
     needed = more if most == high else "larger members"  # so many that each has one partition did not do
     takes = f"a member takes {number(question.capacity):,}{question.unwanted()}"
-    found = f"{limits}, which no plan that was found fits"
-    return BadInput("members", found, f"{needed}: the work is {number(question.total):,}, and {takes}")
+    limits_tried = f"{limits}, which no plan that was found fits"
+    return BadInput("members", limits_tried, f"{needed}: the work is {number(question.total):,}, and {takes}")
 
 
 def _positive(where: str, value: float) -> float:
@@ -255,15 +255,15 @@ class _Question:
     def _idle(self, stay: set[int]) -> tuple[list[int], list[int]]:
         """Present members without work: those of processes that stay anyway, and the others, process by process."""
         process = self.problem.process_of
-        kept = {process[m] for m in stay}
+        remaining = {process[m] for m in stay}
         idle = sorted((m for m in range(self.group.M) if m not in stay), key=lambda m: (process[m], m))
-        return [m for m in idle if process[m] in kept], [m for m in idle if process[m] not in kept]
+        return [m for m in idle if process[m] in remaining], [m for m in idle if process[m] not in remaining]
 
     def unwanted(self) -> str:
         """What newcomers leave to present members, as the end of a sentence; empty where they want all there is."""
-        others = [t for t, wanted in zip(self.group.topics, self.group.wanted_topic, strict=True) if wanted]
-        left = [topic for topic in others if topic not in self.want]
-        return f"; those that join do not want {advice.named(left, len(left))}" if left else ""
+        wanted_topics = [t for t, wanted in zip(self.group.topics, self.group.wanted_topic, strict=True) if wanted]
+        unwanted = [topic for topic in wanted_topics if topic not in self.want]
+        return f"; those that join do not want {advice.named(unwanted, len(unwanted))}" if unwanted else ""
 
     def facts(self, least_asked: int) -> advice.Facts:
         """What the advice speaks of besides the plans."""

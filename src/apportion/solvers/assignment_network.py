@@ -175,9 +175,9 @@ class AssignmentNetwork:
 
     def kept(self) -> Ints:
         """(2, classes) how many partitions of each claimed class stay, and how many come home."""
-        kept = np.zeros((2, len(self.kind_row)), dtype=np.int64)
-        kept[self.comes, self.of] = self.network.flow[self.own]
-        return kept
+        counts = np.zeros((2, len(self.kind_row)), dtype=np.int64)
+        counts[self.comes, self.of] = self.network.flow[self.own]
+        return counts
 
     def owners_of_unclaimed(self, row: Ints) -> Ints:
         """(F,) owners of partitions nobody claims, ``row`` (F,) of each: each row's members in turn."""
@@ -219,8 +219,8 @@ def fixed_on_network(problem: Problem, order: Order, start: Ints) -> Ints:
         network.optimize()
         for held, count in zip(past, network.kept(), strict=True):
             open_ = np.flatnonzero((network.kind >= 0) & (owner[network.free] == NOBODY))
-            left = network.free[open_]
-            chosen = left[first_ones(network.kind[open_], count, (problem.number[left],))]  # they come by topic
+            unowned = network.free[open_]
+            chosen = unowned[first_ones(network.kind[open_], count, (problem.number[unowned],))]  # they come by topic
             owner[chosen] = held[chosen]
     return owner
 

@@ -34,7 +34,7 @@ class Search:
     nodes: int
     best: list[int] = field(default_factory=list)
     heaviest: int = 0
-    kept: int = -1
+    retained: int = -1
 
     def __post_init__(self) -> None:
         self.order = heaviest_first(self.lag).tolist()
@@ -77,7 +77,7 @@ class Search:
         """Start from a plan and find the one that keeps most with nobody above the limit."""
         members = self.may.shape[1]
         self.best, self.limit = owner.tolist(), limit
-        self.kept = int(((self.past != NOBODY) & (self.past == owner)).sum())
+        self.retained = int(((self.past != NOBODY) & (self.past == owner)).sum())
         return self._by_kept(0, [0] * members, [0] * members, [NOBODY] * len(owner))
 
     def _by_kept(self, i: int, held: list[int], count: list[int], owner: list[int]) -> bool:
@@ -85,11 +85,11 @@ class Search:
         if self.nodes < 0:
             return False
         so_far = sum(owner[self.order[j]] == self.pasts[j] != NOBODY for j in range(i))
-        if so_far + self.to_come[i] <= self.kept:
+        if so_far + self.to_come[i] <= self.retained:
             return True
         if i == len(self.order):
             if self.fair(count):
-                self.best, self.kept = list(owner), so_far
+                self.best, self.retained = list(owner), so_far
             return True
         for m in sorted(self.choices[i], key=lambda m: (m != self.pasts[i], held[m], m)):
             fits = held[m] + self.lags[i] <= self.limit and count[m] < self.high[m]

@@ -34,9 +34,9 @@ def complete(sharing: Sharing, capacity: Ints) -> Ints | None:
     array([0, 1, 1, 0])
     """
     past, kind = sharing.past, sharing.kind
-    kept = past != NOBODY
+    retained = past != NOBODY
     had = np.zeros(sharing.may.shape, dtype=np.int64)
-    np.add.at(had, (kind[kept], past[kept]), 1)
+    np.add.at(had, (kind[retained], past[retained]), 1)
     window = _window(sharing, had[0], capacity) if sharing.equal and sharing.max_skew else None
     low, high = (_table(sharing, capacity),) * 2 if window is None else window
     if (had > high).any():

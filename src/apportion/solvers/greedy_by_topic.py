@@ -101,11 +101,11 @@ def _even_out(topics: Topics, unit: Ints, owner: Ints) -> bool:
     for who, span in topics:
         while len(span):
             # One more of load^2 costs 2 load + 1; the last one cost 2 load - 1.
-            asked = unit[who] * (2 * load[who] + 1)
-            least = int(asked.argmin())
+            price = unit[who] * (2 * load[who] + 1)
+            least = int(price.argmin())
             paid = unit[owner[span]] * (2 * load[owner[span]] - 1)
             most = len(span) - 1 - int(paid[::-1].argmax())
-            if paid[most] <= asked[least]:
+            if paid[most] <= price[least]:
                 break
             load[owner[span[most]]] -= 1
             load[who[least]] += 1

@@ -140,8 +140,8 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
     worth_of_row, worth = (face.eligible @ lack).astype(np.int64), np.zeros(len(column), dtype=np.int64)
     eager = (own > face.low) & (face.high > face.low)
     if eager.any():
-        asked = _claims_of(eager, owner)
-        np.maximum.at(worth, owner[asked], worth_of_row[problem.row[asked]])
+        claimed = _claims_of(eager, owner)
+        np.maximum.at(worth, owner[claimed], worth_of_row[problem.row[claimed]])
     spare = face.total - np.bincount(face.part[column], face.low)[: len(face.total)].astype(np.int64)
     cap = capped(own, face.low, face.high, face.part[column], spare, worth)
 

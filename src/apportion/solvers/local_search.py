@@ -80,10 +80,10 @@ class Draft:
         self._relist(taker, taken, given)
 
     def _relist(self, member: int, gone: list[int], come: list[int]) -> None:
-        kept = self.lists[member]
+        partitions = self.lists[member]
         for partition in gone:
-            kept = kept[kept != partition]
-        merged = np.concatenate([kept, np.array(come, dtype=np.int64)])
+            partitions = partitions[partitions != partition]
+        merged = np.concatenate([partitions, np.array(come, dtype=np.int64)])
         self.lists[member] = merged[np.argsort(self.lag[merged], kind="stable")]
         self.count[member] = len(merged)
 
@@ -149,8 +149,8 @@ def _lightest_first(held: Longs) -> Iterator[int]:
     """Members by lag ascending; the first few without sorting the rest."""
     first = min(NEAREST, len(held))
     # By the value of the n-th, since which of equals argpartition picks differs from machine to machine.
-    few = np.flatnonzero(held <= np.partition(held, first - 1)[first - 1])
-    yield from few[np.argsort(held[few], kind="stable")][:first].tolist()
+    lightest = np.flatnonzero(held <= np.partition(held, first - 1)[first - 1])
+    yield from lightest[np.argsort(held[lightest], kind="stable")][:first].tolist()
     yield from np.argsort(held, kind="stable")[first:].tolist()
 
 

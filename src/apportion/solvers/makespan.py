@@ -264,8 +264,8 @@ def _lightest(sharing: Sharing, limits: list[Limits], bound: int) -> Ints:
     """The start that a local search makes lightest; of many partitions only the lightest start is searched."""
     starts = [(owner, window) for window in limits for owner in _starts(sharing, window)]
     starts.sort(key=lambda start: sharing.heaviest(start[0]))
-    few = starts if len(sharing.lag) <= FEW else starts[:2]
-    drafts = [sharing.draft(_levelled(sharing, owner, bound), window) for owner, window in few]
+    searched = starts if len(sharing.lag) <= FEW else starts[:2]
+    drafts = [sharing.draft(_levelled(sharing, owner, bound), window) for owner, window in searched]
     drafts.sort(key=lambda draft: int(draft.held.max()))
     for draft in drafts if len(sharing.lag) <= FEW else drafts[:1]:
         settle(draft, bound, sharing.effort)

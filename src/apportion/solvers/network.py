@@ -217,11 +217,11 @@ def _cycles(came_by: Ints, tail: Ints) -> list[list[int]]:
         if len(further) == len(nodes):
             break
         nodes = further
-    left, cycles = set(nodes.tolist()), []
-    while left:
-        node, arcs = min(left), list[int]()
-        while node in left:
-            left.remove(node)
+    unvisited, cycles = set(nodes.tolist()), []
+    while unvisited:
+        node, arcs = min(unvisited), list[int]()
+        while node in unvisited:
+            unvisited.remove(node)
             arcs.append(int(came_by[node]))
             node = int(tail[arcs[-1]])
         cycles.append(arcs[::-1])

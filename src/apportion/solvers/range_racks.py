@@ -70,10 +70,10 @@ def deal_near(cut: TopicDeal) -> None:
     """
     known = np.flatnonzero(cut.set_of != UNKNOWN)
     racks = distinct(cut.rack[cut.rack != UNKNOWN]).tolist()
-    left = {rack: deque(known[cut.near[rack, cut.set_of[known]]].tolist()) for rack in racks}
-    left[UNKNOWN] = deque(range(len(cut.owner)))
+    waiting = {rack: deque(known[cut.near[rack, cut.set_of[known]]].tolist()) for rack in racks}
+    waiting[UNKNOWN] = deque(range(len(cut.owner)))
     for s, rack in enumerate(cut.rack.tolist()):
-        room, queue = cut.room(s), left[rack]
+        room, queue = cut.room(s), waiting[rack]
         taken: list[int] = []
         while queue and len(taken) < room:
             partition = queue.popleft()

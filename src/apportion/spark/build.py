@@ -654,15 +654,15 @@ def _log_rows(
     part = f"{bucket:05d}"
     own_readers = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
     whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), own_readers])
-    made = end_samples.logs_of({**tables, "readers": whole}, known)
-    yield from dealt("logs", made["logs"])
+    logs = end_samples.logs_of({**tables, "readers": whole}, known)
+    yield from dealt("logs", logs["logs"])
     for name in ("silver/ends", "silver/topics"):
-        yield from delivery(name, made[name], part)
+        yield from delivery(name, logs[name], part)
     if "ends" in tables and (at := pc.max(tables["ends"]["at"].cast(pa.int64())).as_py()) is not None:
         yield from packed("newest", DRIVER, pa.table({"at": [at]}))
-    yield from packed("reshaped", DRIVER, made["reshaped"])
+    yield from packed("reshaped", DRIVER, logs["reshaped"])
     state_rows = [
-        batch for name in ("known_ends", "known_topics", "shapes") for batch in packed(name, bucket, made[name])
+        batch for name in ("known_ends", "known_topics", "shapes") for batch in packed(name, bucket, logs[name])
     ]
     if bucket == 0:
         yield from delivery("silver/gaps", of_driver["gaps"], part)
@@ -684,20 +684,20 @@ def _group_rows(
     bucket: int, tables: Tables, build: BuildFacts, buckets: int, delivery: Delivery
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a bucket of groups, but for plans."""
-    made = group_rows.group_rows(tables, build)
+    rows = group_rows.group_rows(tables, build)
     part = f"{bucket:05d}"
     for name in TABLES:
-        if name in made:
-            yield from delivery(name, made[name], part)
-    state_rows = [batch for name in group_rows.KEPT for batch in packed(name, bucket, made[name])]
-    topics = made["readers"]["topic"].combine_chunks()
+        if name in rows:
+            yield from delivery(name, rows[name], part)
+    state_rows = [batch for name in group_rows.KEPT for batch in packed(name, bucket, rows[name])]
+    topics = rows["readers"]["topic"].combine_chunks()
     state_rows += _readers(topics, pa.array([bucket] * len(topics), pa.int32()), buckets)
     yield from _kept(delivery, state_rows, f"g{part}")
-    yield from dealt("asked", made["asked"])
-    yield from packed("astray", DRIVER, made["astray"])
+    yield from dealt("asked", rows["asked"])
+    yield from packed("astray", DRIVER, rows["astray"])
     new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
     yield from packed("touched", DRIVER, pa.table({"groups": [len(pa.chunked_array(new, pa.string()).unique())]}))
-    yield from packed("planned", DRIVER, pa.table({"group": made["asked"]["group"].unique()}))
+    yield from packed("planned", DRIVER, pa.table({"group": rows["asked"]["group"].unique()}))
 
 
 def _plan(task: int, tables: Tables, assignors: Sequence[str], delivery: Delivery) -> Iterator[pa.RecordBatch]:

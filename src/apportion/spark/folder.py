@@ -185,12 +185,12 @@ class FolderStore:
 
 def _written(folder: str, stage: str, name: str, rows: pa.Table, part: str) -> Iterator[pa.RecordBatch]:
     if rows.num_rows:
-        place = Path(folder, name)
+        table_folder = Path(folder, name)
         if name == STATE:
-            place.mkdir(parents=True, exist_ok=True)
-            write_rows(place / f"{part}{stage}.parquet", rows, bundles=True)
+            table_folder.mkdir(parents=True, exist_ok=True)
+            write_rows(table_folder / f"{part}{stage}.parquet", rows, bundles=True)
         else:
-            write_table(place, TABLES[name], rows, f"{part}{stage}")
+            write_table(table_folder, TABLES[name], rows, f"{part}{stage}")
         yield from packed("written", DRIVER, pa.table({"name": [name], "rows": [rows.num_rows]}))
 
 

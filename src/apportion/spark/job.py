@@ -71,8 +71,11 @@ def capture(
         Unavailable: no broker, no permission, a full disk. BadInput: the folder belongs to another cluster, or to
         another number of partitions, or to another version.
     """
-    place = locate(directory)
-    with _capturing(bootstrap, place, place, form, command_config, source, spark, progress, rows_a_batch) as (on, once):
+    location = locate(directory)
+    with _capturing(bootstrap, location, location, form, command_config, source, spark, progress, rows_a_batch) as (
+        on,
+        once,
+    ):
         if not service:
             return once()
         for captured in capturing.capture_on(once, on, interval_s, progress):

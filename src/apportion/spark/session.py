@@ -87,8 +87,8 @@ def session(
 def jars_for(origin: Location, location: Location, form: str) -> list[JarSet]:
     """What a session needs that reads from one place and writes to another."""
     places = origin, location
-    needs_delta = form != "parquet" or any(place.kind != "folder" or holds_delta(place) for place in places)
-    return [DELTA] * needs_delta + [S3A] * any(place.on_s3 for place in places)
+    needs_delta = form != "parquet" or any(location.kind != "folder" or holds_delta(location) for location in places)
+    return [DELTA] * needs_delta + [S3A] * any(location.on_s3 for location in places)
 
 
 def holds_delta(location: Location) -> bool:

@@ -108,7 +108,7 @@ def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
     if not places:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda place: _by_spark(spark, tables, *place), places))
+        return list(pool.map(lambda table: _by_spark(spark, tables, *table), places))
 
 
 def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, version: int | None) -> TableStatus:

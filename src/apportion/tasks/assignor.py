@@ -112,9 +112,9 @@ def _comes_nearer(state: ApplicationState, active: Ints, copies: _Copies, settin
     now = copies.waits(state, active, settings)
     runs = np.flatnonzero(active != NOBODY)
     for _ in range(LOOKS_AHEAD):
-        kept = copies.standby | copies.warmup
-        kept[runs, active[runs]] = True
-        state = replace(state, lag=np.where(kept, 0, UNKNOWN))
+        copied = copies.standby | copies.warmup
+        copied[runs, active[runs]] = True
+        state = replace(state, lag=np.where(copied, 0, UNKNOWN))
         copies = _place_copies(state, active, active, settings)
         if copies.coming is None or copies.waits(state, active, settings) < now:
             return True
@@ -318,8 +318,8 @@ def _warm_standbys(
     lag = state.lag[task, process]
     missing = np.where(lag == UNKNOWN, _FAR, lag)
     # A copy that waits for another one to be restored takes no place from that one: else both would wait for ever.
-    done = int((~_restoring(lag, settings)).sum())
-    first = np.lexsort((task, missing))[: done + max(0, settings.max_warmup_replicas - int(warmup.sum()))]
+    restored = int((~_restoring(lag, settings)).sum())
+    first = np.lexsort((task, missing))[: restored + max(0, settings.max_warmup_replicas - int(warmup.sum()))]
     warmup[task[first], process[first]] = True
 
 
@@ -349,8 +349,8 @@ def _standby_cost(state: ApplicationState, active: Ints, target: Ints) -> Ints:
     coming = np.flatnonzero(target != NOBODY)
     cost[coming, target[coming]] += 1
     cost = 2 * cost + 1
-    there = np.flatnonzero(active != NOBODY)
-    cost[there, (active[there] + 1) % cost.shape[1]] -= 1
+    placed = np.flatnonzero(active != NOBODY)
+    cost[placed, (active[placed] + 1) % cost.shape[1]] -= 1
     return cost
 
 

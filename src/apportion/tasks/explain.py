@@ -82,13 +82,13 @@ class TaskReasons:
         home = state.ran
         to = np.where(answer.active != NOBODY, state.process_of[answer.active], NOBODY)
         moved = np.flatnonzero((home != NOBODY) & (to != NOBODY) & (home != to)).tolist()
-        few = (
+        reason = (
             "no plan with these loads moves fewer"
             if answer.proof.get("moves") == "optimal"
             else "fewer are not ruled out"
         )
         verb = "changes its process" if len(moved) == 1 else "change their process"
-        lines = [f"moves: {count(len(moved), 'task')} {verb}{self._listed(moved, home, to)}; {few}."]
+        lines = [f"moves: {count(len(moved), 'task')} {verb}{self._listed(moved, home, to)}; {reason}."]
         waiting = np.flatnonzero(answer.active != answer.target).tolist()
         if waiting:
             at = np.where(answer.target != NOBODY, state.process_of[answer.target], NOBODY)
@@ -114,11 +114,12 @@ class TaskReasons:
 
     def _standbys(self) -> Iterable[str]:
         state, answer, settings = self.plan.application, self.plan.answer, self.plan.settings
-        asked = int((state.stateful & (answer.active != NOBODY)).sum()) * settings.num_standby_replicas
-        kept = int(answer.standby.sum())
+        required = int((state.stateful & (answer.active != NOBODY)).sum()) * settings.num_standby_replicas
+        held = int(answer.standby.sum())
         cold = int((answer.standby & (state.lag == UNKNOWN)).sum())
-        text = f"standbys: {kept:,} of the {asked:,} that num.standby.replicas={settings.num_standby_replicas} asks for"
-        text += "" if kept == asked else "; there are no more processes without a copy"
+        setting = f"num.standby.replicas={settings.num_standby_replicas}"
+        text = f"standbys: {held:,} of the {required:,} that {setting} asks for"
+        text += "" if held == required else "; there are no more processes without a copy"
         yield f"{text}; {cold:,} of them begin{'s' if cold == 1 else ''} without state."
         if not answer.even:
             yield (

@@ -74,8 +74,8 @@ def place(placing: Placing) -> tuple[Ints, bool]:
     if parted is None and (threads == threads[0]).all():
         threads = np.ones_like(threads)  # the goal of processes is that of threads too
     kind = None if placing.kind is None else placing.kind[movable]
-    some = slice(None) if len(movable) == len(chosen) else movable
-    part = Placing(placing.eligible[some], placing.cost[some], threads, placing.load, kind, parted)
+    rows = slice(None) if len(movable) == len(chosen) else movable
+    part = Placing(placing.eligible[rows], placing.cost[rows], threads, placing.load, kind, parted)
     owner = _most_stay(part)
     if owner is None:
         owner = _solve(part)

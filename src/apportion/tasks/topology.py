@@ -51,10 +51,10 @@ class Task(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Task:
         """The task that ``text`` names; ``BadInput`` where it names none."""
-        left, _, right = text.partition("_")
-        if not (left.isascii() and left.isdigit() and right.isascii() and right.isdigit()):
+        subtopology, _, partition = text.partition("_")
+        if not (subtopology.isascii() and subtopology.isdigit() and partition.isascii() and partition.isdigit()):
             raise BadInput("task", repr(text), "a name like 0_3: sub-topology, partition")
-        return cls(int(left), int(right))
+        return cls(int(subtopology), int(partition))
 
 
 @dataclass(frozen=True)

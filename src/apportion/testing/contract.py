@@ -123,9 +123,9 @@ def _tried(assignor: Assignor, raw: GroupDict) -> Broken:
 
 
 def _judged(assignor: Assignor, group: Group, owner: Any, proof: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    left = np.flatnonzero(group.wanted & (owner == NOBODY))
-    if len(left) and not traits_of(assignor).leaves:
-        topic, number = group.name_of(int(left[0]))
+    unowned = np.flatnonzero(group.wanted & (owner == NOBODY))
+    if len(unowned) and not traits_of(assignor).leaves:
+        topic, number = group.name_of(int(unowned[0]))
         yield "left over", f"It leaves {topic}-{number} to nobody, though some member wants {topic!r}."
     goals = getattr(assignor, "goals", None)
     goals = goals if isinstance(goals, tuple) else ()  # what they must be is a promise of its own

@@ -160,8 +160,8 @@ def _wishes(rng: Random, kind: str, names: list[str], count: int) -> list[list[s
     """A subscription for each member."""
     order = rng.sample(names, len(names))
     if kind == "equal":
-        some = order[: rng.randint(min(1, len(order)), len(order))]
-        return [list(some) for _ in range(count)]
+        subscription = order[: rng.randint(min(1, len(order)), len(order))]
+        return [list(subscription) for _ in range(count)]
     if kind == "nested":
         return [order[: rng.randint(0, len(order))] for _ in range(count)]
     if kind == "disjoint":

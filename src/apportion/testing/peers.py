@@ -125,9 +125,9 @@ class JavaAssignors(Peer):
         """Who gets what: ``{"member": {"topic": [0, 1]}}``. Racks, instance ids and generations count."""
         return dict(self.ask({"assignor": assignor, "group": group})["assignment"])
 
-    def assign_all(self, asked: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, dict[str, list[int]]]]:
+    def assign_all(self, questions: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, dict[str, list[int]]]]:
         """Who gets what, for many pairs of (assignor, group)."""
-        answers = self.ask_all({"assignor": assignor, "group": group} for assignor, group in asked)
+        answers = self.ask_all({"assignor": assignor, "group": group} for assignor, group in questions)
         return [dict(answered(answer)["assignment"]) for answer in answers]
 
 
@@ -259,11 +259,11 @@ class JavaMember(Peer):
         until = time.monotonic() + patience_s
         with self._news:
             while not true(self):
-                left = until - time.monotonic()
-                if left <= 0 or self.process.poll() is not None:
+                remaining_s = until - time.monotonic()
+                if remaining_s <= 0 or self.process.poll() is not None:
                     events = json.dumps(self.events[-5:])
                     raise Unavailable(f"waited in vain; the member's last events: {events}; {self.last_words()}")
-                self._news.wait(min(left, 1))
+                self._news.wait(min(remaining_s, 1))
 
     def commit(
         self,

@@ -217,11 +217,11 @@ def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int
         words = _words(buffer, at, size, int(sizes.max()))
         keys = _keys(theirs, sizes)
         order = keys.argsort()
-        place = order[np.minimum(keys[order].searchsorted(_keys(words, size)), len(topics) - 1)]
-        same = sizes[place] == size
+        topic_at = order[np.minimum(keys[order].searchsorted(_keys(words, size)), len(topics) - 1)]
+        same = sizes[topic_at] == size
         for word, of_topic in zip(words, theirs, strict=True):
-            same &= word == of_topic[place]
-        numbers[same] = ints([known[name] for name in topics])[place[same]]
+            same &= word == of_topic[topic_at]
+        numbers[same] = ints([known[name] for name in topics])[topic_at[same]]
     longer = (numbers == NOBODY).nonzero()[0].tolist()
     if longer:
         names = [buffer.raw[at[e] : at[e] + size[e]] for e in longer]

@@ -105,8 +105,8 @@ def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
     salt = salt_of(plan.members)
     head = Writer().uvarint(plan.promise).raw(bytes([salt])).uvarint(len(plan.members))
     head.raw(b"".join(member.digest(salt) for member in plan.members)).uvarint(len(plan.rank))
-    for place in plan.rank:
-        head.uvarint(place)
+    for position in plan.rank:
+        head.uvarint(position)
     topics = [topic + _runs(owners) for topic, owners in sorted(plan.owners.items())]
 
     def pack(topics: Sequence[bytes]) -> str:
@@ -117,17 +117,17 @@ def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
     packed: list[str] = []
     waiting = [topics]
     while waiting:
-        some = waiting.pop()
-        text = pack(some)
+        part = waiting.pop()
+        text = pack(part)
         if len(text) <= RACK_MAX_BYTES:
             packed.append(text)
-        elif len(some) < 2:
+        elif len(part) < 2:
             raise ApportionError(
                 f"a plan for {len(plan.members)} members with one topic has {len(text)} bytes as a rack id, which may "
                 f"have {RACK_MAX_BYTES}: a group of fewer members, or a topic of fewer partitions, can be governed"
             )
         else:
-            waiting += [some[len(some) // 2 :], some[: len(some) // 2]]
+            waiting += [part[len(part) // 2 :], part[: len(part) // 2]]
     return packed
 
 

@@ -248,18 +248,18 @@ class _Fields:
         return lists
 
     def _generation(self) -> Ints:
-        here = self.version >= 2
-        self._needs(~here | (self.at + 4 <= self.end))
-        generation = np.where(here & self.good, np.maximum(self.buffer.int32s(self.at), -1), -1)
-        self.at = np.minimum(np.where(here, self.at + 4, self.at), self.end)
+        has_generation = self.version >= 2
+        self._needs(~has_generation | (self.at + 4 <= self.end))
+        generation = np.where(has_generation & self.good, np.maximum(self.buffer.int32s(self.at), -1), -1)
+        self.at = np.minimum(np.where(has_generation, self.at + 4, self.at), self.end)
         return generation
 
     def _rack(self) -> tuple[str | None, ...]:
-        here = self.version >= 3
-        self._needs(~here | (self.at + 2 <= self.end))
-        size = np.where(here & self.good, self.buffer.uint16s(self.at), 0)
+        has_rack = self.version >= 3
+        self._needs(~has_rack | (self.at + 2 <= self.end))
+        size = np.where(has_rack & self.good, self.buffer.uint16s(self.at), 0)
         size[size > MAX_STRING] = 0  # a negative length is null
-        self._needs(~here | (self.at + 2 + size <= self.end))
+        self._needs(~has_rack | (self.at + 2 + size <= self.end))
         return _racks(self.buffer.raw, self.at + 2, np.where(self.good, size, 0))
 
     def _forget_refused(self) -> None:
