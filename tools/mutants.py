@@ -138,7 +138,7 @@ ROOMS = {
     ),
     "base": Room(
         ("__init__.py", "arrays.py", "errors.py", "wording.py"),
-        ("tests/model", "tests/docs/test_stable.py", "tests/typing/test_uses.py", "tests/sizing", "tests/cli"),
+        ("tests/model", "tests/docs/test_stable.py", "tests/typing/test_uses.py"),
     ),
     "strategy": Room(
         ("strategy/",),
@@ -155,7 +155,7 @@ ROOMS = {
     "cli": Room(
         ("cli/",),
         ("tests/cli", "tests/inputs/test_recorded_cluster.py"),
-        ("tests/cli/test_without_posix.py", "tests/cli/test_demo.py"),
+        ("tests/cli/test_without_posix.py", "tests/cli/test_demo.py", "tests/cli/test_process.py"),
     ),
 }
 BROKER_ALONE = "only members of a real broker try it"

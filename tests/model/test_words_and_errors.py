@@ -47,6 +47,8 @@ def test_errors_are_the_packages_own_and_survive_a_process() -> None:
     kinds = [kind for kind in public if isinstance(kind, type) and issubclass(kind, errors.ApportionError)]
     assert len(kinds) > 4
     assert {kind.__module__ for kind in kinds} == {"apportion"}
+    ours = type("OursError", (Exception,), {})
+    assert (errors._public(ours), ours.__module__) == (ours, "apportion")
     for error in (BadInput("a.b", "5", "a text"), UnknownName("topic", "x", ["y"])):
         again = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own bytes
         assert (type(again), str(again)) == (type(error), str(error))

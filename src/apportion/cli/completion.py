@@ -8,7 +8,7 @@ from typing import Final
 
 from apportion.cli.commands import COMMANDS, parser_of
 from apportion.cli.output import emit
-from apportion.cli.parser import Parser, one_of
+from apportion.cli.parser import OneOf, Parser
 
 DETAILS = (
     "The script asks apportion for each word, so that strategies installed later are completed too, the groups of the\n"
@@ -61,9 +61,7 @@ SCRIPTS: Final = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 def add_arguments(parser: Parser) -> None:
     """The shell."""
-    parser.add_argument(
-        "shell", metavar="SHELL", choices=[*SCRIPTS], type=one_of([*SCRIPTS], "shell"), help=", ".join(SCRIPTS)
-    )
+    parser.add_argument("shell", metavar="SHELL", type=OneOf([*SCRIPTS], "shell"), help=", ".join(SCRIPTS))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -119,8 +117,8 @@ def _values(parser: Parser, words: Sequence[str]) -> list[str]:
         return _values_of(before, words)
     if words[-1].startswith("-"):
         return [name for name in parser._option_string_actions if name.startswith("--")]
-    choices = [action.choices for action in parser._actions if not action.option_strings and action.choices]
-    return [str(choice) for choice in choices[0]] if choices and len(words) == 2 else []
+    positional = [_names(action) for action in parser._actions if not action.option_strings]
+    return positional[0] if positional and len(words) == 2 else []
 
 
 def _values_of(action: argparse.Action, words: Sequence[str]) -> list[str]:
@@ -132,9 +130,12 @@ def _values_of(action: argparse.Action, words: Sequence[str]) -> list[str]:
         from apportion.assignors import known
 
         return list(known())
-    if action.dest == "output":
-        return [name.strip() for name in str(action.help).partition(" (")[0].split(",")]
-    return [str(choice) for choice in action.choices or ()]
+    return _names(action)
+
+
+def _names(action: argparse.Action) -> list[str]:
+    """What the argument takes, where that is one of some names."""
+    return [*action.type.names] if isinstance(action.type, OneOf) else []
 
 
 def _groups(words: Sequence[str]) -> list[str]:

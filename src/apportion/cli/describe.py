@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
-from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
+from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_output, amount, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +50,7 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     order = parser.add_argument_group("which groups, and in which order")
     order.add_argument(
-        "--sort", metavar="KEY", type=one_of(SORTS, "order"),
+        "--sort", metavar="KEY", type=OneOf(SORTS, "order"),
         help="trouble (the default of a list: the gravest verdict, then the longest and the most behind), name, odd "
         "(those with something odd first, most lag first), or a column: " + ", ".join(SORTS[3:]),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from apportion.cli.output import emit
@@ -117,20 +118,23 @@ PICTURES: Final = (*FORMS, "html")
 def add_output(parser: Parser, formats: Sequence[str] = FORMS) -> None:
     """``-o``: the forms of the result on standard output."""
     parser.add_argument(
-        "-o", "--output", metavar="FORMAT", type=one_of(formats), default=formats[0],
+        "-o", "--output", metavar="FORMAT", type=OneOf(formats), default=formats[0],
         help=f"{', '.join(formats)} (default: {formats[0]})",
     )  # fmt: skip
 
 
-def one_of(names: Sequence[str], kind: str = "output format") -> Callable[[str], str]:
+@dataclass(frozen=True, eq=False)
+class OneOf:
     """An argument's type: one of some names, with a hint at the nearest."""
 
-    def read(text: str) -> str:
-        if text not in names:
-            raise argparse.ArgumentTypeError(str(UnknownName(kind, text, names)))
-        return text
+    names: Sequence[str]
+    kind: str = "output format"
 
-    return read
+    def __call__(self, text: str) -> str:
+        """The name, if it is one."""
+        if text not in self.names:
+            raise argparse.ArgumentTypeError(str(UnknownName(self.kind, text, self.names)))
+        return text
 
 
 def settings_of(args: Any) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from apportion.cli import source
 from apportion.cli.output import emit_json, emit_tables, tell
-from apportion.cli.parser import Parser, Usage, add_output, one_of, whole
+from apportion.cli.parser import OneOf, Parser, Usage, add_output, whole
 
 if TYPE_CHECKING:
     from apportion.spark.statuses import TableStatus
@@ -55,8 +55,8 @@ EXAMPLES = (
 
 def add_arguments(parser: Parser) -> None:
     """What to do, from where, to where."""
-    kind = one_of(ACTIONS, "action")
-    parser.add_argument("action", metavar="ACTION", choices=ACTIONS, type=kind, help=", ".join(ACTIONS))
+    kind = OneOf(ACTIONS, "action")
+    parser.add_argument("action", metavar="ACTION", type=kind, help=", ".join(ACTIONS))
     parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild, run: the dump")
     parser.add_argument(
         "--to", metavar="PLACE",
@@ -77,8 +77,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--source",
         metavar="HOW",
-        choices=SOURCES,
-        type=one_of(SOURCES, "source"),
+        type=OneOf(SOURCES, "source"),
         help="capture, run: auto, connector or python (default: auto)",
     )
     parser.add_argument("--allowed-lag", metavar="N", type=whole(), help="build: messages that count as none")

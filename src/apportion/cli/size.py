@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
-from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, one_of, whole
+from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_output, amount, whole
 from apportion.errors import BadInput
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_arguments(parser: Parser) -> None:
              "history of a dump or of tables, as fast as members were while they had lag",
     )  # fmt: skip
     parser.add_argument(
-        "--by", metavar="WORK", type=one_of(("weight", "lag", "partitions"), "kind of work"), default=None,
+        "--by", metavar="WORK", type=OneOf(("weight", "lag", "partitions"), "kind of work"), default=None,
         help="weight, lag or partitions (default: weight, where some weight is known)",
     )  # fmt: skip
     parser.add_argument("--members", metavar="A..B", type=span, default=None, help="the least and most members")
@@ -51,7 +51,7 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--like", metavar="MEMBER", help="newcomers want what this member wants (default: all topics)")
     parser.add_argument(
-        "--prefer", metavar="END", type=one_of(("members", "moves"), "preference"), default=None,
+        "--prefer", metavar="END", type=OneOf(("members", "moves"), "preference"), default=None,
         help="members: as few as possible; moves: as little moved as possible (default: what costs least in all)",
     )  # fmt: skip
     parser.add_argument(

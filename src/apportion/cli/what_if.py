@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
-from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, amount, one_of, settings_of
+from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_assignor, add_output, amount, settings_of
 
 if TYPE_CHECKING:
     from apportion.assignors import Assignor
@@ -77,7 +77,7 @@ def add_arguments(parser: Parser) -> None:
     rollout = parser.add_argument_group("rollout")
     rollout.add_argument("--static", action="store_true", help="members without an instance id have one too")
     rollout.add_argument(
-        "--protocol", metavar="NAME", type=one_of(("eager", "cooperative", "consumer"), "protocol"), default=None,
+        "--protocol", metavar="NAME", type=OneOf(("eager", "cooperative", "consumer"), "protocol"), default=None,
         help="eager, cooperative or consumer (the broker's); -A is then Kafka's usual strategy for it",
     )  # fmt: skip
     for option, default, meaning in (

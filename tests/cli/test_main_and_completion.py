@@ -1,0 +1,355 @@
+"""How a command line ends, however it does, and what a shell may type on, against what was written down."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.written_down import as_written
+
+import apportion
+from apportion import cli
+from apportion.cli import completion, output, parser
+from apportion.errors import BadInput, Unavailable
+from apportion.governing import governor, service
+from apportion.inputs import cluster, config, live
+from apportion.serve import server
+
+from .conftest import ADS, HERE, Runner
+
+DUMP = str(Path(apportion.__file__).parent / "demo" / "dump")
+TYPED = [
+    "", "d", "de", "x", "--", "--v", "-", "what", "nothing x", "describe", "describe ", "describe -", "describe --",
+    "describe --s", "describe x --o", "describe --output ", "describe -o ", "describe -o j", "report -o ", "plan -o w",
+    "plan -A ", "plan -A s", "plan --assignor r", "plan -A lag-aware --set ", "plan -A lag-aware --set m",
+    "plan -A lag-aware --set scope = ", "plan -A lag-aware --set scope =", "plan -A lag-aware --set scope = t",
+    "plan -A lag-aware --set scope=", "plan -A lag-aware --set scope=g", "plan --assignor=lag-aware --set scope=",
+    "plan --assignor = lag-aware --set sc", "plan -A failover --set preempt=", "plan -A failover --set preempt = f",
+    "plan -A lag-aware --set max_skew=", "plan -A gone --set ", "plan --set ", "plan -A sticky --set or",
+    "plan -A sticky --set order=", "compare --set ", "compare -A range --set ", "compare --set scope = g",
+    "what-if --set o", "pipeline ", "pipeline b", "pipeline build ", "pipeline build --s", "pipeline x --source ",
+    "pipeline --source a", "completion ", "completion z", "completion bash ", "assignors -o ", "size --prefer ",
+    "what-if --protocol ", "what-if --protocol e", "size --by w", "serve --personal ", "gate --now ", "plan --batch ",
+    "describe --group ", "describe g.json --group ", "describe g.json --group a", "describe DUMP --group s",
+    "describe --sort ", "report g.json -o ",
+    "describe --odd g.json --members --group ads", "describe gone.json --group ", "describe bad.json --group ",
+    "describe --bootstrap-server b:1 --group ", "describe --bootstrap-server=b:2 --group n",
+    "describe --bootstrap-server = b:3 --group ", "describe --context c --command-config f --group ",
+    "plan g.json --group ads = ", "describe -A = = x", "= x", "describe --group = a",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", TYPED)
+def test_a_word_may_become_what_it_might(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """A blank at the end begins a word."""
+    reached: list[Any] = []
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "g.json").write_text(json.dumps(ADS))
+    (tmp_path / "bad.json").write_text("{")
+
+    def connection(*given: Any) -> Any:
+        reached.append(given)
+        return config.Connection(given[0] or "c:1", None)  # type: ignore[arg-type]
+
+    @contextmanager
+    def connect(bootstrap: str, properties: Any) -> Iterator[Any]:
+        groups = [
+            {"group_id": "new", "read": True},
+            {"group_id": "aged", "read": False},
+            {"group_id": "idle", "read": True},
+        ]
+        yield SimpleNamespace(_admin=SimpleNamespace(list_groups=lambda: groups))
+
+    monkeypatch.setattr(config, "connection", connection)
+    monkeypatch.setattr(cluster, "connect", connect)
+
+    def patiently(where: str, ask: Any) -> Any:
+        reached.append(where)
+        return ask()
+
+    monkeypatch.setattr(cluster, "patiently", patiently)
+    monkeypatch.setattr(live, "reads", lambda group: group["read"])
+    words = line.replace("DUMP", DUMP).split(" ") if line else []
+    done = run("__complete", *words)
+    assert (done.code, done.err) == (0, "")
+    as_written(HERE / "completions.json", line, [done.out.split("\n")[:-1], reached])
+
+
+def test_a_completion_gives_up_after_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited, ended = [], threading.Event()
+    join = threading.Thread.join
+
+    def impatient(thread: threading.Thread, timeout: float | None = None) -> None:
+        waited.append((timeout, thread.daemon))
+        join(thread, 0.01)
+
+    monkeypatch.setattr(completion, "_group_names", lambda words: [] if ended.wait(9) else ["late"])
+    monkeypatch.setattr(threading.Thread, "join", impatient)
+    assert completion.candidates(["describe", "--group", ""]) == []
+    ended.set()
+    assert waited == [(3.0, True)]
+
+
+@pytest.mark.parametrize("shell", completion.SCRIPTS)
+def test_a_shells_script_is_printed_whole(run: Runner, shell: str) -> None:
+    done = run("completion", shell)
+    assert (done.code, done.out, done.err) == (0, completion.SCRIPTS[shell], "")
+
+
+FAULTS = {
+    "bad input": BadInput("a.b", "5", "a text"), "unavailable": Unavailable("the file is away."),
+    "memory": MemoryError(), "so much memory": MemoryError("Unable to allocate 8 EiB"),
+    "file": FileNotFoundError(2, "No such file or directory", "there/x"), "bytes": OSError(28, "No space left", b"x"),
+    "no number": OSError("odd"), "arrow": ModuleNotFoundError("No module", name="pyarrow.parquet"),
+    "kafka": ModuleNotFoundError("No module", name="kafka"), "flow": ModuleNotFoundError("No", name="ortools"),
+    "other module": ModuleNotFoundError("No module named 'x'", name="x"), "no name": ModuleNotFoundError("No module"),
+    "fault": ZeroDivisionError("division by zero"), "rich": ModuleNotFoundError("No", name="rich.live"),
+}  # fmt: skip
+
+
+def ends(monkeypatch: pytest.MonkeyPatch, end: BaseException | int, run: Runner) -> Any:
+    def ended(arguments: Any) -> int:
+        if isinstance(end, BaseException):
+            raise end
+        return end
+
+    monkeypatch.setattr(cli, "_run", ended)
+    return run("plan")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_sentence_and_a_code(run: Runner, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda package: [f"needs-{package}; extra == 'spark'"])
+    done = ends(monkeypatch, FAULTS[name], run)
+    as_written(HERE / "completions.json", f"fault: {name}", [done.code, done.out, done.err])
+    monkeypatch.setenv("APPORTION_DEBUG", "1")
+    with pytest.raises(type(FAULTS[name])):
+        ends(monkeypatch, FAULTS[name], run)
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [(0, 0), (3, 3), (SystemExit(4), 4), (SystemExit(), 0), (SystemExit("why"), 2), (KeyboardInterrupt(), 130),
+     (BrokenPipeError(), 141), (SystemExit(0), 0)],
+)  # fmt: skip
+def test_a_line_ends_with_its_code(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, end: BaseException | int, code: int
+) -> None:
+    done = ends(monkeypatch, end, run)
+    assert (done.code, done.out, done.err) == (code, "", "")
+
+
+def test_a_reader_that_went_away_is_no_fault_and_standard_output_goes_nowhere_then(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Pipe(io.StringIO):
+        def flush(self) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stdout", Pipe())
+    assert cli._end(SystemExit(0)) == 141
+    monkeypatch.setattr(cli, "_run", lambda arguments: 0)
+    assert cli.main([]) == 141
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        opened = sorted(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else []
+        cli._let_go_of_stdout()
+        assert not opened or sorted(os.listdir("/proc/self/fd")) == opened, "none is left open"
+        os.write(out.fileno(), b"gone")
+    assert (tmp_path / "out").read_text() == ""
+    monkeypatch.setattr(sys, "stdout", None)
+    cli._flush()
+    assert cli._end(SystemExit(5)) == 5
+
+
+def test_sigterm_unwinds_the_block_and_a_handler_of_somebody_elses_stays() -> None:
+    before, code = signal.signal(signal.SIGTERM, signal.SIG_DFL), None
+    try:
+        try:
+            with cli._ended_in_good_order():
+                assert signal.getsignal(signal.SIGTERM) is cli._terminated
+                signal.raise_signal(signal.SIGTERM)
+        except SystemExit as end:
+            code = end.code
+        assert code == 143
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with cli._ended_in_good_order():
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        seen: list[Any] = []
+
+        def elsewhere() -> None:
+            with cli._ended_in_good_order():
+                seen.append(signal.getsignal(signal.SIGTERM))
+
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert seen == [signal.SIG_DFL]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "-h", "--help", "help", "help plan", "help -x", "help gone", "-V", "--version", "version", "-x",
+             "--hepl", "--versoin", "plam", "PLAN", "plan --help", "help completion extra"],
+)  # fmt: skip
+def test_bare_words_are_answered_as_they_were(run: Runner, line: str) -> None:
+    done = run(*line.split())
+    words = [len(done.out.splitlines()), *done.out.splitlines()[:3], done.out[-60:]]
+    as_written(HERE / "completions.json", f"words: {line}", [done.code, words, done.err])
+
+
+def test_a_line_without_words_is_that_of_the_process(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+
+    def noted(words: list[str]) -> int:
+        taken.append(words)
+        return 7
+
+    monkeypatch.setattr(cli, "_run", noted)
+    monkeypatch.setattr(sys, "argv", ["apportion", "plan", "-x"])
+    assert (cli.main(), cli.main([]), taken) == (7, 7, [["plan", "-x"], []])
+
+
+# -- where results go
+
+
+def test_a_result_is_utf8_whatever_the_locale_says_and_nothing_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii", write_through=False))
+    sys.stdout.write("first ")
+    output.emit("é \udc80\n")
+    output.emit_json({"é": "\udc80"})
+    assert raw.getvalue() == b"first \xc3\xa9 \\udc80\n" + b'{"\xc3\xa9": "\\udc80"}\n'
+    text = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", text)
+    output.emit("é")
+    assert (text.getvalue(), output.on_terminal()) == ("é", False)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert not output.on_terminal()
+    with pytest.raises(Unavailable) as closed:
+        output.emit("x")
+    assert str(closed.value) == (
+        "standard output is closed, and the result goes there: send it to a file or to /dev/null."
+    )
+    monkeypatch.setattr(sys, "stderr", None)
+    output.tell("to nobody")
+
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    output.tell("on a full disk")
+
+
+def test_at_a_terminal_tables_fit_sentences_are_folded_and_in_a_pipe_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    from apportion.report.text import TextTable
+
+    table = TextTable(
+        ("NAME", "MORE", "N"), [("a" * 30, "b" * 30, 5), ("c", None, -1)], "a heading\n", frozenset({"N"})
+    )
+    notes = ["one two three four five six seven eight nine ten eleven twelve \x1b", "short"]
+    said = []
+    monkeypatch.setattr(output, "get_terminal_size", lambda: os.terminal_size((40, 20)))
+    for terminal in (False, True):
+        for form in ("table", "wide", "csv", "ndjson"):
+            for given in (notes, []):
+                monkeypatch.setattr(output, "on_terminal", lambda terminal=terminal: terminal)
+                monkeypatch.setattr(sys, "stdout", text := io.StringIO())
+                output.emit_tables([table, table][: 1 + bool(given)], form, given)
+                said.append([terminal, form, text.getvalue()])
+    monkeypatch.setattr(output, "wants_style", lambda stream: stream is sys.stdout)
+    for terminal in (False, True):
+        monkeypatch.setattr(output, "on_terminal", lambda terminal=terminal: terminal)
+        monkeypatch.setattr(sys, "stdout", text := io.StringIO())
+        output.emit_tables([], "table", [""])
+        output.emit_tables([table], "wide")
+        said.append([terminal, "styled", text.getvalue()])
+    as_written(HERE / "completions.json", "tables", said)
+
+
+def test_a_setting_that_is_given_twice_and_words_of_argparse_are_said() -> None:
+    args = SimpleNamespace(settings=[("a", "1"), ("b", "2")])
+    assert parser.settings_of(args) == {"a": "1", "b": "2"}
+    args.settings.append(("a", "1"))
+    with pytest.raises(parser.Usage) as twice:
+        parser.settings_of(args)
+    assert str(twice.value) == "--set a is given twice. See 'apportion assignors --help'."
+
+
+# -- what runs for long
+
+
+def test_a_server_says_where_it_listens_and_without_its_libraries_what_brings_them(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("apportion.serve")
+    kept, level = list(logger.handlers), logger.level
+    try:
+        monkeypatch.setattr(server, "run", lambda settings, there, listen, access, started: started(9777))
+        done = run("serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:0")
+        assert (done.code, done.err) == (0, "listening on http://127.0.0.1:9777/; Ctrl-C ends it\n")
+        for debug, wanted in (("", logging.WARNING), ("1", logging.INFO)):
+            monkeypatch.setenv("APPORTION_DEBUG", debug)
+            run("serve", "--bootstrap-server", "b:1")
+            assert (logger.level, len(logger.handlers) > len(kept)) == (wanted, True)
+        made = logger.handlers[-1].formatter
+        assert made is not None
+        record = logging.LogRecord("n", logging.ERROR, "p", 1, "group %s\nis odd", ("\x1b",), None)
+        assert made.format(record).endswith(" ERROR group \\x1b\\nis odd")
+    finally:
+        logger.handlers, logger.level = kept, level
+    monkeypatch.delenv("APPORTION_DEBUG")
+    monkeypatch.setitem(sys.modules, "apportion.serve.server", None)
+    monkeypatch.delattr("apportion.serve.server", raising=False)
+    done = run("serve", "--bootstrap-server", "b:1")
+    assert done.code == 2
+    assert done.err.startswith("apportion: apportion serve needs a library that is not installed: pip install '")
+
+
+def test_a_governor_ends_at_a_signal_and_begins_nothing_where_a_broker_lacks_the_class(
+    run: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def connect(bootstrap: str, properties: Any) -> Iterator[Any]:
+        yield cluster.Cluster(bootstrap, None)
+
+    ended: list[Any] = []
+
+    def govern(there: Any, chosen: Any, key: Any, interval: int, told: Any, over: Any) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            ended.append(over())
+            signal.raise_signal(number)
+        ended.append(over())
+
+    monkeypatch.setattr(cluster, "connect", connect)
+    monkeypatch.setattr(governor, "without_class", lambda there: {})
+    monkeypatch.setattr(service, "govern", govern)
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        assert run("govern", "--bootstrap-server", "b:1", "--group", "g").code == 0
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    assert ended == [False, True, True]
+    monkeypatch.setattr(governor, "without_class", lambda there: {1: "uniform", 2: ""})
+    for more in (["--check"], ["--group", "g"]):
+        done = run("govern", "--bootstrap-server", "b:1", *more)
+        as_written(HERE / "completions.json", f"govern {' '.join(more)}", [done.code, done.out, done.err])
