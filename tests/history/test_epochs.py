@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tests.history.made import NAMES, classic, current, epoch, gone, joined, member, target
 
-from apportion.history.fold import DEFAULT_ASSIGNOR, Folded, fold
+from apportion.history.consumer_groups import DEFAULT_ASSIGNOR
+from apportion.history.fold import Folded, fold
 from apportion.history.rebalances import rebalances
 from apportion.history.records import GroupRecord
 

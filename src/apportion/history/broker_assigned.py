@@ -1,4 +1,4 @@
-"""What share groups and streams groups have in common: members, targets and what is held come in records of their own.
+"""What groups have in common whose broker assigns: members, targets and what is held come in records of their own.
 
 Several bumps of the epoch may pass before one target comes, and none comes for a group that emptied: there the record
 of the group completes the epoch itself.
@@ -6,18 +6,19 @@ of the group completes the epoch itself.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from apportion.history.records import Generation, GroupRecord
+from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.wire.coordinator import EpochRecord
 
 Body = Mapping[str, Any]
 
 
 @dataclass
-class BrokerAssigned:
+class BrokerAssigned(ABC):
     """One group's records of one kind, taken in the order of their offsets.
 
     epoch, opened
@@ -61,16 +62,15 @@ class BrokerAssigned:
             return self._bump(event, record)
         if record.key_type == self.TARGET and record.body is not None:
             return self._complete(event, record.epoch or 0)
-        self._other(record)
         return None
 
     def _bump(self, event: GroupRecord, record: EpochRecord) -> Generation | None:
-        if record.body is None:
+        if record.tombstone:
             self.epoch, self.opened, self.group, self.fresh = None, None, {}, True
             for table in (self.members, self.targets, self.current):
                 table.clear()
             return None
-        self.epoch, self.group = record.epoch, record.body
+        self.epoch, self.group = record.epoch, record.body or {}
         if self.opened is None:
             self.opened = event.at
         return None if self.members else self._complete(event, record.epoch or 0)
@@ -84,8 +84,9 @@ class BrokerAssigned:
         """The generation that the targets come to; None in a kind where nobody owns anything."""
         return None
 
-    def _other(self, record: EpochRecord) -> None:
-        """A record of another key type of this kind."""
+    @abstractmethod
+    def present_members(self) -> tuple[GenerationMember, ...]:
+        """The members with what they hold now."""
 
     @property
     def stands(self) -> bool:

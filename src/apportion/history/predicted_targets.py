@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.history.fold import DEFAULT_ASSIGNOR, server_assignor
+from apportion.history.consumer_groups import DEFAULT_ASSIGNOR, server_assignor
 from apportion.history.records import GroupRecord
 from apportion.server_side.java_hash import bin_order, copied_bins, string_hash, uuid_hash, uuid_words
 from apportion.server_side.timeline import Timeline

@@ -36,9 +36,11 @@ class StreamsRecords(BrokerAssigned):
     CURRENT: ClassVar[int] = 22
     TOPOLOGY: ClassVar[int] = 23
 
-    def _other(self, record: EpochRecord) -> None:
-        if record.key_type == self.TOPOLOGY:
-            self.topology = record.body or {}
+    def take(self, event: GroupRecord) -> Generation | None:
+        """Take one record; a topology completes nothing."""
+        if isinstance(event.record, EpochRecord) and event.record.key_type == self.TOPOLOGY:
+            self.topology = event.record.body or {}
+        return super().take(event)
 
     def _generation(self, event: GroupRecord, number: int) -> Generation:
         return Generation(

@@ -1,0 +1,105 @@
+"""The records of a consumer group of the new protocol (KIP-848) folded: members, targets, and what is held now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from apportion.history import patterns
+from apportion.history.broker_assigned import Body, BrokerAssigned
+from apportion.history.records import CONSUMER, Assigned, Generation, GenerationMember, GroupRecord
+
+DEFAULT_ASSIGNOR: Final = "uniform"
+"""What a broker uses where no KIP-848 member asks for an assignor: the first of ``group.consumer.assignors``."""
+
+
+@dataclass
+class ConsumerRecords(BrokerAssigned):
+    """One consumer group; ``names`` are topics by id, and partitions of other ids are left out."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    GROUP: ClassVar[int] = 3
+    MEMBER: ClassVar[int] = 5
+    TARGET: ClassVar[int] = 6
+    TARGET_OF: ClassVar[int] = 7
+    CURRENT: ClassVar[int] = 8
+
+    def _generation(self, event: GroupRecord, number: int) -> Generation:
+        return Generation(
+            offset=event.offset,
+            at=event.at,
+            kind=CONSUMER,
+            number=number,
+            members=self._members(self.targets, "topicPartitions"),
+            protocol=self.assignor,
+            started=self.opened,
+            holes=event.holes,
+            fresh=self.fresh,
+        )
+
+    @property
+    def assignor(self) -> str | None:
+        """The server's strategy; None where nobody is there to ask for one."""
+        return server_assignor(self.members.values()) if self.members else None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What of the topics is not known."""
+        return patterns.of_members(body.get("subscribedTopicRegex") for body in self.members.values())
+
+    def present_members(self) -> tuple[GenerationMember, ...]:
+        """The members with what they hold now, not their targets."""
+        return self._members(self.current, "assignedPartitions")
+
+    def _members(self, table: Mapping[str, Body], lists: str) -> tuple[GenerationMember, ...]:
+        held = {member: self._held(table.get(member, {}).get(lists) or ()) for member in self.members}
+        wide = self._by_expression(held)
+        return tuple(_member(member, self.members[member], held[member], wide) for member in sorted(self.members))
+
+    def _held(self, entries: Iterable[Mapping[str, Any]]) -> Assigned:
+        """Assigned partitions by topic name, ids ascending: the records have them unsorted."""
+        ids_of: dict[str, list[int]] = {}
+        for entry in entries:
+            name = self.names.get(entry["topicId"])
+            if name is not None:
+                ids_of.setdefault(name, []).extend(entry["partitions"])
+        return {name: tuple(sorted(ids)) for name, ids in sorted(ids_of.items()) if ids}
+
+    def _by_expression(self, held: Mapping[str, Assigned]) -> dict[str, set[str]]:
+        """Regular expression to the topics that members with it hold or are to hold."""
+        wide: dict[str, set[str]] = {}
+        for member, body in self.members.items():
+            if body.get("subscribedTopicRegex"):
+                topics = wide.setdefault(body["subscribedTopicRegex"], set())
+                topics.update(held[member])
+                topics.update(self._held(self.targets.get(member, {}).get("topicPartitions") or ()))
+        return wide
+
+
+def _member(member: str, body: Body, held: Assigned, wide: Mapping[str, set[str]]) -> GenerationMember:
+    named = body.get("subscribedTopicNames") or ()
+    topics = wide.get(body.get("subscribedTopicRegex") or "", set()).union(named)
+    classic = body.get("classicMemberMetadata")
+    return GenerationMember(
+        member,
+        tuple(sorted(topics)),
+        held,
+        body.get("instanceId"),
+        body.get("clientId"),
+        body.get("clientHost"),
+        body.get("rackId") or None,
+        session_timeout_ms=classic["sessionTimeoutMs"] if classic else None,
+    )
+
+
+def server_assignor(members: Iterable[Mapping[str, Any]]) -> str:
+    """The server's strategy that most KIP-848 members ask for, of equals the first by name; the default if none does.
+
+    members
+        Bodies of their key-5 records.
+    """
+    votes = Counter(name for body in members if (name := body.get("serverAssignor")))
+    return min(votes, key=lambda name: (-votes[name], name), default=DEFAULT_ASSIGNOR)
