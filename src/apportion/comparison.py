@@ -93,7 +93,7 @@ class Comparison:
         best: dict[str, Plan] = {}
         for name in JUDGED:
             judged = [p for p in self.complete if name in p.measures]
-            if judged and (name != "rack_misses" or racks_known(self.group)):
+            if judged and (name != "rack_misses" or self.group.knows_racks):
                 best[name] = min(judged, key=lambda p: (Fraction(p.measures[name]), _rank(p)))
         return {measure: named(p) for measure, p in best.items()}
 
@@ -182,11 +182,6 @@ def _rank(p: Plan, running: str | None = None) -> tuple[Fraction, int, int, int,
 def _load_cost(p: Plan) -> Fraction:
     """The sum of squared loads, over capacities where they differ."""
     return Fraction(p.measures.get("load_cost", p.measures["load_squares"]))
-
-
-def racks_known(group: Group) -> bool:
-    """Whether some member's and some partition's racks are known."""
-    return group.racks is not None and group.racks.known
 
 
 def advice(comparison: Comparison) -> list[str]:

@@ -61,7 +61,7 @@ def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
     if now and group.wanted.any() and not len(group.claims.partition):
         # As in a rebalance: nobody can tell how even owners are that are not told.
         facts.update(dict.fromkeys(("max-skew", "max-topic-share", "max-lag-share", "max-cross-rack")))
-    if group.racks is None or not group.racks.known:
+    if not group.knows_racks:
         facts["max-cross-rack"] = None  # where no rack is known nobody can tell that none is crossed
     return facts
 

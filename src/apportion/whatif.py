@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import CAPACITY_MAX, UNKNOWN, Ints, Longs
+from apportion.arrays import CAPACITY_MAX, UNKNOWN, Longs
 from apportion.assignors import Assignor
 from apportion.errors import BadInput, UnknownName
 from apportion.model import edits
@@ -151,7 +151,7 @@ def after(plan: Plan) -> Group:
 
     What a cooperative plan withholds belongs to nobody yet.
     """
-    return with_past(plan.group, plan.owner_now)
+    return plan.group.holding(plan.owner_now)
 
 
 def settled(plan: Plan) -> Group:
@@ -159,7 +159,7 @@ def settled(plan: Plan) -> Group:
 
     What the plan restores is restored.
     """
-    group = with_past(plan.group, plan.owner)
+    group = plan.group.holding(plan.owner)
     return group if plan.answer.state is None else group.with_state(plan.answer.state)
 
 
@@ -200,11 +200,6 @@ def whole(plans: list[Plan]) -> Plan:
         extra=Later({**last_extra, "rounds": lambda: number}),
     )
     return replace(first, answer=answer)
-
-
-def with_past(group: Group, owner: Ints) -> Group:
-    """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
-    return group.holding(owner)
 
 
 def member_named(group: Group, name: str) -> str:
@@ -299,10 +294,6 @@ def _join(group: Group, argument: str) -> Group:
     return join(group, _number("join", number, "N or N like MEMBER") if argument else 1, member if like else None)
 
 
-def _leave(group: Group, argument: str) -> Group:
-    return leave(group, argument)
-
-
 def _grow(group: Group, argument: str) -> Group:
     topic, colon, n = argument.rpartition(":")
     if not colon:
@@ -335,7 +326,7 @@ def _number(where: str, text: str, form: str) -> int:
 
 VERBS: Final[dict[str, Callable[[Group, str], Group]]] = {
     "join": _join,
-    "leave": _leave,
+    "leave": leave,
     "grow": _grow,
     "lose-rack": lose_rack,
     "lag": _lag,

@@ -33,7 +33,7 @@ class Range:
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""
         owner = np.full(group.P, NOBODY, dtype=np.int64)
-        near = _cuts_with_racks(group, owner) if group.racks is not None and group.racks.known else {}
+        near = _cuts_with_racks(group, owner) if group.knows_racks else {}
         for topic in group.assignable_topics:
             if topic in near:
                 deal_rest(near[topic])

@@ -137,7 +137,7 @@ def _replays(
         yield from (_failed(assignor, REPLAY, 0, error) for assignor in assignors)
         return
     # Of what a replay carries along nothing is stale: all claims are of one generation, each partition's once.
-    twins = _Twins(False, any(_knows_racks(step.group) for step in walk))
+    twins = _Twins(False, any(step.group.knows_racks for step in walk))
     for assignor in assignors if walk else ():
         yield twins.get(assignor) or twins.put(
             _guarded(assignor, REPLAY, len(walk), partial(replayed, walk, then, assignor))
@@ -164,7 +164,7 @@ def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str
         if now is not walk[-1]:
             earlier_moves += given.measures.get("moves", moves(group, given.owner))
     measures = {**table_measures(group, given.owner), **given.measures}
-    racks = _knows_racks(walk[-1].group)
+    racks = walk[-1].group.knows_racks
     answer = ScenarioResult(
         assignor,
         REPLAY,
@@ -193,7 +193,7 @@ def _presents(present: Mapping[str, Any] | None, assignors: Sequence[str], blind
         except Exception as error:
             yield from (_failed(assignor, scenario, 1, error) for assignor in assignors)
             continue
-        twins = _Twins(after.tells_home, _knows_racks(after))
+        twins = _Twins(after.tells_home, after.knows_racks)
         for assignor in assignors:
             earlier = as_is.get(assignor) if scenario == LAG else None
             if earlier is not None and earlier.owner is not None:
@@ -235,10 +235,6 @@ class _Twins:
         return assignor if self._known[unless] else other
 
 
-def _knows_racks(group: Group) -> bool:
-    return group.racks is not None and group.racks.known
-
-
 def _under_lag(as_is: Outcome, group: Group) -> Outcome:
     """The plan of a strategy that sees no lag, where only lags are others."""
     assert as_is.owner is not None  # noqa: S101 - the caller looked
@@ -276,7 +272,7 @@ def planned(group: Group, assignor: str, scenario: str) -> Outcome:
         scenario,
         1,
         moves=measures["moves"],
-        **_state(measures, _knows_racks(group)),
+        **_state(measures, group.knows_racks),
         proof=proof or None,
         lag_max_then=_heaviest(group, group.owner) if scenario == AS_IS else None,
     )

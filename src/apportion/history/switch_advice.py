@@ -35,7 +35,7 @@ def loses(switch: Switch) -> list[str]:
     lost: list[str] = []
     if switch.facts.kind == CONSUMER:
         return lost
-    if group.racks is not None and group.racks.known:
+    if group.knows_racks:
         lost.append("racks")
     if switch.facts.strategy == "lag-aware":
         lost.append("lag")

@@ -296,6 +296,11 @@ class Group:
         """Whether all members have the same capacity."""
         return bool((self.capacity == self.capacity[:1]).all())
 
+    @property
+    def knows_racks(self) -> bool:
+        """Whether some member's and some partition's racks are known."""
+        return self.racks is not None and self.racks.known
+
     @cached_property
     def topic_of(self) -> Ints:
         """(P,) the topic of each partition."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.comparison import JUDGED, Comparison, named, racks_known
+from apportion.comparison import JUDGED, Comparison, named
 from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.model.plan import Plan
@@ -59,7 +59,7 @@ def comparison_table(comparison: Comparison, *, marks: bool = True) -> TextTable
     extra = {"SQUARES", "LAG-BOUND"}
     # A plan counts 0 where nothing tells a lag: a table of such zeros would look as if all were read.
     extra |= {"LAG-MAX"} if "lag_max" not in now or not observed_lag_known(group) else set()
-    extra |= {"CROSS-RACK"} if not racks_known(group) else set()
+    extra |= {"CROSS-RACK"} if not group.knows_racks else set()
     extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()
     extra |= {"SPREAD"} if group.T < 2 else set()
     if not marks:
@@ -97,7 +97,7 @@ def steps(group: Group, planned: Sequence[tuple[str, Plan]]) -> TextTable:
     rows: list[tuple[Cell, ...]] = [("(now)", *_state(group, group.owner, measure_now(group)))]
     rows += [(step, *_state(p.group, p.owner, p.measures)) for step, p in planned]
     columns = ["STEP", "#MEMBERS", "#PARTITIONS", "LOAD", "MOVES", "NEW", "LAG-MAX", "CROSS-RACK", "UNOWNED"]
-    racks = any(racks_known(p.group) for _, p in planned)
+    racks = any(p.group.knows_racks for _, p in planned)
     extra = {"LAG-MAX"} if not any(row[6] for row in rows) else set()
     extra |= {"CROSS-RACK"} if not racks else set()
     extra |= {"UNOWNED"} if not any(row[8] for row in rows) else set()

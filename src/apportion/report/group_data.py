@@ -104,7 +104,7 @@ def summary(
     """A strategy's plan, or the present, as the pictures need it."""
     if measures is None:
         measures = measure_now(group) if owner is group.owner else measure(group, owner)
-    known = group.racks is not None and group.racks.known
+    known = group.knows_racks
     return {
         "assignor": name,
         "measures": {key: value for key, value in measures.items() if name == "now" or key in DRAWN},

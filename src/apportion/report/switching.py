@@ -43,7 +43,7 @@ def group_table(switch: Switch) -> TextTable:
     if switch.busiest:
         work = switch.busiest
         rows.append(("work of the busiest member", *(percent(work[name]) for name in ("now", "online", "fresh"))))
-    if switch.group.racks is not None and switch.group.racks.known:
+    if switch.group.knows_racks:
         rows.append(("read across racks", *(measured["rack_misses"] for measured in measures)))
     if switch.together["of"]:
         met = switch.together

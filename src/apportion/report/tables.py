@@ -106,7 +106,7 @@ def plan_notes(plan: Plan) -> list[str]:
     elif "lag_max" in m:
         unknown = f"; unknown of {count(m['lag_unknown'], 'partition')}" if m["lag_unknown"] else ""
         sentences.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
-    if plan.group.racks is not None and plan.group.racks.known:
+    if plan.group.knows_racks:
         sentences.append(f"{count(m['rack_misses'], 'partition')} read across racks.")
     sentences += task_roles.notes(plan)
     if plan.withheld.any():

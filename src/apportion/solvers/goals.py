@@ -104,7 +104,7 @@ class LocalRacks(Goal):
 
     def counts(self, group: Group) -> bool:
         """Only where racks of both sides are known."""
-        return group.racks is not None and group.racks.known
+        return group.knows_racks
 
     def words(self, measures: Measures) -> tuple[str, str]:
         """How many."""
