@@ -179,15 +179,15 @@ class Crowd:
             raise Unavailable(f"{self.group}: a heartbeat was refused: {answer}")
 
     def _plan(self, cluster: Cluster) -> str:
-        """All partitions dealt anew by chance, evenly."""
+        """All partitions positions anew by chance, evenly."""
         sizes: dict[str, int] = {}
         for one in cluster.partitions(TOPICS):
             sizes[one.topic_id or ""] = sizes.get(one.topic_id or "", 0) + 1
-        dealt = [n % len(self.members) for n in range(sum(sizes.values()))]
-        self.r.shuffle(dealt)
+        positions = [n % len(self.members) for n in range(sum(sizes.values()))]
+        self.r.shuffle(positions)
         owners, at = {}, 0
         for topic, size in sizes.items():
-            owners[plan_text.topic_id(topic)] = dealt[at : at + size]
+            owners[plan_text.topic_id(topic)] = positions[at : at + size]
             at += size
         keys = tuple(map(MemberKey, self.members))
         [text] = plan_text.texts(GovernedPlan(int(time.time() * 1000), 0, keys, (), owners))

@@ -156,8 +156,8 @@ def _behind_franz_go(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         other = row.told["franz-go"].whole
         if other is not None and any(warm > other for _, warm in row.leader.values()):
-            alike = row.cell.event == "FULL" and row.cell.wishes == "hom" and not row.cell.racks
-            behind["are new and all alike" if alike else "own partitions or want different topics"].append(row.cell)
+            all_new = row.cell.event == "FULL" and row.cell.wishes == "hom" and not row.cell.racks
+            behind["are new and all alike" if all_new else "own partitions or want different topics"].append(row.cell)
     lines = []
     for (kind, cells), why in zip(behind.items(), (SMALL_CALLS, DEALT), strict=True):
         if cells:

@@ -35,7 +35,7 @@ CALLS = 20
 """Of a leader."""
 
 
-def small(partitions: int, members: int, alike: bool) -> dict[str, Any]:
+def small(partitions: int, members: int, one_subscription: bool) -> dict[str, Any]:
     """Two topics; the last member is new, and wants only one of them where not all are alike."""
     topics = {"a": partitions // 2, "b": partitions // 2}
     old = members - 1
@@ -43,7 +43,7 @@ def small(partitions: int, members: int, alike: bool) -> dict[str, Any]:
     for m in range(old):
         owned = {t: [p for p in range(size) if p % old == m] for t, size in topics.items()}
         raw["members"][f"m{m}"] = {"topics": ["a", "b"], "owned": owned, "generation": 3}
-    raw["members"][f"m{old}"] = {"topics": ["a", "b"] if alike else ["a"]}
+    raw["members"][f"m{old}"] = {"topics": ["a", "b"] if one_subscription else ["a"]}
     return raw
 
 

@@ -45,11 +45,11 @@ class ManyLags:
         """What is to be dealt of (G, P) lags: (G, partitions) of each wanted topic, and to how many."""
         return [(lag[:, span], len(subscribers)) for span, subscribers in self._topics]
 
-    def values(self, lag: Longs, dealt: list[Ints]) -> tuple[dict[str, Any], Bools]:
+    def values(self, lag: Longs, shares: list[Ints]) -> tuple[dict[str, Any], Bools]:
         """Columns of the row for each of (G, P) lags; whether the heaviest member is shown to be as light as can be."""
         group = self.group
         owner = np.full(lag.shape, NOBODY, dtype=np.int64)
-        for (span, subscribers), turns in zip(self._topics, dealt, strict=True):
+        for (span, subscribers), turns in zip(self._topics, shares, strict=True):
             owner[:, span] = subscribers[turns]
         wanted = np.concatenate([np.arange(span.start, span.stop) for span, _ in self._topics])
         load, held = _per_member(owner[:, wanted], lag[:, wanted], group.M)

@@ -198,8 +198,8 @@ class _World:
         named = set(body.get("subscribedTopicNames") or ())
         expression = body.get("subscribedTopicRegex")
         if expression:
-            alike = [m for m in self.order if self.members[m].get("subscribedTopicRegex") == expression]
-            given = {topic for m in alike for topic in recorded[m]}
+            same_expression = [m for m in self.order if self.members[m].get("subscribedTopicRegex") == expression]
+            given = {topic for m in same_expression for topic in recorded[m]}
             named |= {name for name, t in self.by_name.items() if self.topics[t] in given}
         return tuple(sorted(named))
 

@@ -57,7 +57,7 @@ _LARGEST_LAG: Final = 2**40
 KEPT_PARTITIONS: Final = 400_000
 """Of all structures that are kept: some hundred bytes a partition."""
 LARGEST: Final = 20_000
-"""Partitions of a group that is looked at for its structure: above, hardly two are alike."""
+"""Partitions of a group that is looked at for its structure: above, hardly two are like_structure."""
 
 Ask = Callable[[list[str]], Iterable[Outcome]]
 """Plans a group with strategies that have to be asked themselves: foreign ones, and those that failed, for the sentence
@@ -110,26 +110,26 @@ class SharedPlans:
     ) -> tuple[Columns, Structure | None, Template | None]:
         """The columns of ``answers``, and the group's structure with its plans where one is kept."""
         is_small = sum(map(len, topics.values())) <= LARGEST
-        alike = structure(generations, present, topics) if is_small else None
-        template = self._kept.get(alike.key) if alike is not None else None
-        if template is not None and alike is not None:
-            self._kept.move_to_end(alike.key)
+        like_structure = structure(generations, present, topics) if is_small else None
+        template = self._kept.get(like_structure.key) if like_structure is not None else None
+        if template is not None and like_structure is not None:
+            self._kept.move_to_end(like_structure.key)
             like = LikeGroups(
-                alike.lag[None, :], [alike.members], [alike.topics],
+                like_structure.lag[None, :], [like_structure.members], [like_structure.topics],
                 [lambda alone: outcomes(name, generations, present, topics, alone)],
             )  # fmt: skip
             laid, unusable = lay_on([(template, like)])[0]
             if not unusable:
-                return laid.columns(0), alike, template
+                return laid.columns(0), like_structure, template
         with collector_paused():
             rows = list(outcomes(name, generations, present, topics, self.assignors, self._blind))
-            if alike is not None and template is None:
-                template = self._keep(alike, Template(rows, alike))
-        return _columns([row.answer for row in rows]), alike, template
+            if like_structure is not None and template is None:
+                template = self._keep(like_structure, Template(rows, like_structure))
+        return _columns([row.answer for row in rows]), like_structure, template
 
-    def _keep(self, alike: Structure, template: Template) -> Template:
-        self._kept[alike.key] = template
-        self._partitions += 1 + len(alike.lag)
+    def _keep(self, like_structure: Structure, template: Template) -> Template:
+        self._kept[like_structure.key] = template
+        self._partitions += 1 + len(like_structure.lag)
         while self._partitions > KEPT_PARTITIONS and len(self._kept) > 1:
             self._partitions -= 1 + self._kept.popitem(last=False)[1].size
         return template
@@ -145,8 +145,8 @@ def lay_on(questions: Sequence[tuple[Template, LikeGroups]]) -> list[tuple[Answe
     laying = [_Laying(template, groups) for template, groups in questions]
     _hash_names([layout for layout in laying if layout.template.by_name])
     tables = [table for layout in laying for table in layout.tables()]
-    dealt = iter(deal_rounds_many([lag for lag, _ in tables], [members for _, members in tables]))
-    return [layout.rows(dealt) for layout in laying]
+    shares = iter(deal_rounds_many([lag for lag, _ in tables], [members for _, members in tables]))
+    return [layout.rows(shares) for layout in laying]
 
 
 def _hash_names(laying: Sequence[_Laying]) -> None:
@@ -166,13 +166,15 @@ class Template:
         Partitions.
     """
 
-    def __init__(self, rows: Sequence[Outcome], alike: Structure) -> None:
-        self.size = len(alike.lag)
+    def __init__(self, rows: Sequence[Outcome], like_structure: Structure) -> None:
+        self.size = len(like_structure.lag)
         self.rows = [row.answer for row in rows]
         self.block = AnswerBlock(1, self.rows)
-        self.members, self.topics = alike.members, alike.topics
-        self._base = next((_base(row.group, alike) for row in rows if row.answer.scenario == AS_IS and row.group), None)
-        extended = self.extended(alike.lag[None, :])[0]
+        self.members, self.topics = like_structure.members, like_structure.topics
+        self._base = next(
+            (_base(row.group, like_structure) for row in rows if row.answer.scenario == AS_IS and row.group), None
+        )
+        extended = self.extended(like_structure.lag[None, :])[0]
         # Steps of a replay under different strategies have their partitions and offsets in the same arrays.
         places: dict[tuple[int, int, int], Ints | None] = {}
         sums: list[tuple[int, Ints, Ints]] = []
@@ -195,7 +197,7 @@ class Template:
                 continue
             same = id(group.topics), id(group.number), id(group.offsets)
             if same not in places:
-                places[same] = _places(group, alike, extended)
+                places[same] = _places(group, like_structure, extended)
             order = places[same]
             if order is not None and row.answer.scenario == AS_IS:
                 really.append((at, order, group.owner))
@@ -246,7 +248,7 @@ class _Laying:
         self._refused: list[tuple[int, int]] = []
 
     def tables(self) -> list[tuple[Longs, int]]:
-        """What is to be dealt for the strategy that reads lags."""
+        """What is to be shares for the strategy that reads lags."""
         rows = [(many, places) for _, many, _, places in self.template.by_lag if many]
         return [table for many, places in rows for table in many.lags(self._lag(places))]
 
@@ -256,13 +258,13 @@ class _Laying:
             self._lags[id(places)] = self.extended[:, places]
         return self._lags[id(places)]
 
-    def rows(self, dealt: Iterable[Ints]) -> tuple[AnswerBlock, list[int]]:
-        """The rows, and which groups' are not to be used; ``dealt`` has what ``tables`` asked for, and goes on."""
+    def rows(self, shares: Iterable[Ints]) -> tuple[AnswerBlock, list[int]]:
+        """The rows, and which groups' are not to be used; ``shares`` has what ``tables`` asked for, and goes on."""
         template = self.template
         block = template.block.copy_for(len(self.extended))
         if len(template.heaviest.rows):
             block.changed("lag_max")[:, template.heaviest.rows] = template.heaviest.of(self.extended)
-        turns = iter(dealt)
+        turns = iter(shares)
         for at, many, row, places in template.by_lag:
             if many is None:
                 for g in range(block.groups):
@@ -297,10 +299,10 @@ class _Laying:
             orders, shared = many.orders(members, topics)
             if not many.planned and not shared[0]:
                 many.planned[orders[0].tobytes()] = self._by_order(at, row, places)
-            alike: dict[bytes, list[int]] = {}
+            by_order: dict[bytes, list[int]] = {}
             for g, order in enumerate(orders[1:]):
-                alike.setdefault(order.tobytes(), []).append(g)
-            for order, rows in alike.items():
+                by_order.setdefault(order.tobytes(), []).append(g)
+            for order, rows in by_order.items():
                 self._same_order(block, at, many, places, order, [g for g in rows if not shared[g + 1]])
             self._rename_each(block, at, row, places, np.flatnonzero(shared[1:]).tolist())
 
@@ -364,14 +366,14 @@ def _shared(assignor: str) -> bool:
     return assignor in (BY_NAME, BY_LAG) or traits_of(known().get(assignor)).structural
 
 
-def _base(group: Group, alike: Structure) -> Ints:
+def _base(group: Group, like_structure: Structure) -> Ints:
     """Places of the partitions whose lags the scenario ``lag`` sums up."""
-    return alike.places.find(group.topics, group.topic_of[group.wanted], group.number[group.wanted])
+    return like_structure.places.find(group.topics, group.topic_of[group.wanted], group.number[group.wanted])
 
 
-def _places(group: Group, alike: Structure, extended: Longs) -> Ints | None:
+def _places(group: Group, like_structure: Structure, extended: Longs) -> Ints | None:
     """(P,) where each partition's lag stands in ``extended``; None where it does not stand there."""
-    places = alike.places.find(group.topics, group.topic_of, group.number)
+    places = like_structure.places.find(group.topics, group.topic_of, group.number)
     differs = np.flatnonzero(extended[places] != group.lag)
     if len(differs) == 1:  # what the scenario ``lag`` has set
         places[differs] = len(extended) - 1

@@ -346,7 +346,9 @@ def _counts(flags: np.ndarray[Any, Any]) -> list[int]:
 class Pattern:
     """What is known of all groups of one key: their plans, and where in the columns their lags come from."""
 
-    def __init__(self, batch: Batch, row: Likeness, alike: Structure, template: Template, committed: bool) -> None:
+    def __init__(
+        self, batch: Batch, row: Likeness, like_structure: Structure, template: Template, committed: bool
+    ) -> None:
         """Of the first group; ``committed`` tells whether commits count, as they do where the group stands."""
         self.template = template
         entries = batch.places(row)
@@ -355,14 +357,14 @@ class Pattern:
         if committed:
             self._commit[batch.commit_places(row, entries)] = np.arange(commits)
         self._commit = self._commit[:-1]
-        where = entries.find(alike.places.topics, alike.places.topic_of, alike.places.number)
+        where = entries.find(like_structure.places.topics, like_structure.places.topic_of, like_structure.places.number)
         self._entry: Ints | None = where if entries.distinct and (where < len(entries)).all() else None
         topic_of = {topic: n for n, topic in enumerate(row.topics)}
-        self._topic = [topic_of[topic] for topic in alike.topics]
+        self._topic = [topic_of[topic] for topic in like_structure.topics]
         self.right = (
             self._entry is not None
-            and tuple(row.members) == alike.members
-            and bool(np.array_equal(self.lags(batch, [row])[0], alike.lag))
+            and tuple(row.members) == like_structure.members
+            and bool(np.array_equal(self.lags(batch, [row])[0], like_structure.lag))
         )
 
     def lags(self, batch: Batch, rows: Sequence[Likeness]) -> Longs:

@@ -83,23 +83,25 @@ class Plans:
                 by_key.setdefault(likeness.key, []).append((at, likeness))
         known_patterns: list[tuple[Pattern, list[tuple[int, Likeness]]]] = []
         one_by_one: list[tuple[str, Columns]] = []
-        for key, alike in by_key.items():
-            followers, pattern = alike, self._patterns.get(key)
+        for key, likenesses in by_key.items():
+            followers, pattern = likenesses, self._patterns.get(key)
             if key in self._patterns:
                 self._patterns.move_to_end(key)
             else:
-                (at, likeness), *followers = alike
+                (at, likeness), *followers = likenesses
                 columns, pattern = self._first(batch, at, likeness)
                 one_by_one.append((batch.groups[at], columns))
             if pattern is None:
                 alone.extend(followers)
             elif followers:
                 known_patterns.append((pattern, followers))
-        laid = lay_on([(pattern.template, self._asked(batch, pattern, alike)) for pattern, alike in known_patterns])
-        for (_, alike), (_, unlike) in zip(known_patterns, laid, strict=True):
-            alone.extend(alike[g] for g in unlike)
+        laid = lay_on(
+            [(pattern.template, self._asked(batch, pattern, likenesses)) for pattern, likenesses in known_patterns]
+        )
+        for (_, likenesses), (_, unlike) in zip(known_patterns, laid, strict=True):
+            alone.extend(likenesses[g] for g in unlike)
         if known_patterns:
-            yield _of_blocks([[batch.groups[at] for at, _ in alike] for _, alike in known_patterns], laid)
+            yield _of_blocks([[batch.groups[at] for at, _ in likenesses] for _, likenesses in known_patterns], laid)
         for at, likeness in alone:
             columns = self._answers(batch, at, likeness)[0]
             one_by_one.append((batch.groups[at], columns))
@@ -108,10 +110,10 @@ class Plans:
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
         """The rows of the first group of a key, and what is to be known of the others."""
-        columns, alike, template = self._answers(batch, at, likeness)
+        columns, like_structure, template = self._answers(batch, at, likeness)
         pattern = None
-        if alike is not None and template is not None:
-            pattern = Pattern(batch, likeness, alike, template, committed=batch.stands(at))
+        if like_structure is not None and template is not None:
+            pattern = Pattern(batch, likeness, like_structure, template, committed=batch.stands(at))
             pattern = pattern if pattern.right else None
         self._patterns[likeness.key] = pattern
         self._partitions += _size(likeness.key)
@@ -119,13 +121,13 @@ class Plans:
             self._partitions -= _size(self._patterns.popitem(last=False)[0])
         return columns, pattern
 
-    def _asked(self, batch: Batch, pattern: Pattern, alike: list[tuple[int, Likeness]]) -> LikeGroups:
-        rows = [likeness for _, likeness in alike]
+    def _asked(self, batch: Batch, pattern: Pattern, likenesses: list[tuple[int, Likeness]]) -> LikeGroups:
+        rows = [likeness for _, likeness in likenesses]
         return LikeGroups(
             pattern.lags(batch, rows),
             [row.members for row in rows],
             [pattern.topics(row) for row in rows],
-            [partial(self._outcomes, batch, at, likeness) for at, likeness in alike],
+            [partial(self._outcomes, batch, at, likeness) for at, likeness in likenesses],
         )
 
     @staticmethod

@@ -71,7 +71,7 @@ def unpacked(batches: Batches) -> Iterator[tuple[str, int, pa.Table]]:
             yield kind, bucket, pa.ipc.open_stream(octets).read_all() if octets else pa.table({})
 
 
-def dealt(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def distributed(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Rows with their bucket as ``TASK`` beside, packed for each bucket."""
     bucket = np.asarray(rows[TASK], dtype=np.int64)
     rows = rows.drop_columns([TASK])
@@ -83,9 +83,9 @@ def dealt(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
             yield from packed(kind, int(bucket[first]), rows.slice(first, behind - first))
 
 
-def dealt_by(kind: str, rows: pa.Table, by: str, buckets: int) -> Iterator[pa.RecordBatch]:
+def distributed_by(kind: str, rows: pa.Table, by: str, buckets: int) -> Iterator[pa.RecordBatch]:
     """Rows packed for the buckets of the names in a column."""
-    return dealt(kind, with_columns(rows, **{TASK: bucket_of(rows[by], buckets)}))
+    return distributed(kind, with_columns(rows, **{TASK: bucket_of(rows[by], buckets)}))
 
 
 def gathered(batches: Batches) -> Iterator[pa.Table]:

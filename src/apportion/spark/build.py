@@ -46,8 +46,8 @@ from apportion.spark.arrow_rows import (
     Tables,
     cells,
     collected,
-    dealt,
-    dealt_by,
+    distributed,
+    distributed_by,
     gathered,
     met,
     of_kinds,
@@ -419,7 +419,7 @@ class _Build:
     ) -> DataFrame:
         """Rows of logs for the buckets of groups."""
         buckets = self.buckets
-        deal = partial(dealt_by, by="topic", buckets=buckets)
+        deal = partial(distributed_by, by="topic", buckets=buckets)
         frames = [of_kinds(decoded, "readers"), cells(common.ends, partial(deal, "ends"))]
         kinds = ["readers", "shapes", "pairs", "counts", *([] if common.ends_whole else ["known_ends"])]
         files = self.dump.files or {}
@@ -617,7 +617,7 @@ def _decode(batches: Batches, delivery: Delivery, buckets: int, personal: Person
         commits = tables["commits"].select(newest_commits.COLUMNS)
         rows = {"commits": commits, **{name: group_rows.compact(name, tables[name]) for name in group_rows.RECORDS}}
         for name, of_kind in rows.items():
-            yield from dealt_by(name, of_kind, "group", buckets)
+            yield from distributed_by(name, of_kind, "group", buckets)
         yield from _facts_of(rows, buckets)
 
 
@@ -643,7 +643,7 @@ def _facts_of(rows: Mapping[str, pa.Table], buckets: int) -> Iterator[pa.RecordB
 def _readers(topics: pa.ChunkedArray, bucket: pa.Array, buckets: int) -> Iterator[pa.RecordBatch]:
     readers = pa.table([topics, bucket], schema=end_samples.READERS)
     readers = readers.group_by(readers.column_names).aggregate([]).select(end_samples.READERS.names).combine_chunks()
-    yield from dealt_by("readers", readers, "topic", buckets)
+    yield from distributed_by("readers", readers, "topic", buckets)
 
 
 def _log_rows(
@@ -655,7 +655,7 @@ def _log_rows(
     own_readers = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
     whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), own_readers])
     logs = end_samples.logs_of({**tables, "readers": whole}, known)
-    yield from dealt("logs", logs["logs"])
+    yield from distributed("logs", logs["logs"])
     for name in ("silver/ends", "silver/topics"):
         yield from delivery(name, logs[name], part)
     if "ends" in tables and (at := pc.max(tables["ends"]["at"].cast(pa.int64())).as_py()) is not None:
@@ -693,7 +693,7 @@ def _group_rows(
     topics = rows["readers"]["topic"].combine_chunks()
     state_rows += _readers(topics, pa.array([bucket] * len(topics), pa.int32()), buckets)
     yield from _kept(delivery, state_rows, f"g{part}")
-    yield from dealt("asked", rows["asked"])
+    yield from distributed("asked", rows["asked"])
     yield from packed("astray", DRIVER, rows["astray"])
     new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
     yield from packed("touched", DRIVER, pa.table({"groups": [len(pa.chunked_array(new, pa.string()).unique())]}))
@@ -722,4 +722,4 @@ def _wanting(batches: Batches, topics: frozenset[str]) -> Iterator[pa.RecordBatc
 def _past(rows: pa.Table, kind: str, buckets: int) -> Iterator[pa.RecordBatch]:
     """Older commits, or records of groups, as ``group_rows`` takes them."""
     rows = rows if kind == "commits" else group_rows.compact(kind, rows)
-    yield from dealt_by("history" if kind == "commits" else kind, rows, "group", buckets)
+    yield from distributed_by("history" if kind == "commits" else kind, rows, "group", buckets)

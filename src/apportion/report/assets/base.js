@@ -100,8 +100,8 @@ const fromTo = (values) => { const known = values.filter((n) => n !== null); ret
 const edges = new ResizeObserver((entries) => entries.forEach(({ target }) => edge(target.matches(".scroll, .picture") ? target : target.parentElement)));
 const ended = (box) => box.scrollLeft + box.clientWidth >= box.scrollWidth - 2;
 function edge(box) { box?.toggleAttribute("data-more", !ended(box)); }
-function moreOf(box, label, says) {
-  const more = element("button", { type: "button", class: "more", title: says }, label);
+function moreOf(box, label, title) {
+  const more = element("button", { type: "button", class: "more", title }, label);
   more.addEventListener("click", () => box.scrollBy({ left: box.clientWidth * .7, behavior: "smooth" }));
   edges.observe(box);
   box.addEventListener("scroll", () => edge(box), { passive: true });
@@ -133,8 +133,8 @@ function table(head, rows, caption) {
 const drawn = new WeakMap();
 const resized = new ResizeObserver((entries) => entries.forEach((entry) => drawn.get(entry.target)?.()));
 // What it shows, the picture, its key, and the same numbers as a table for who cannot see or wants to copy.
-// draw(width) gives the picture; says, key, head and rows are asked again whenever something is chosen.
-function figure({ id, title, says, draw, head, rows, tools = [], key = () => [], wide = false }) {
+// draw(width) gives the picture; sentences, key, head and rows are asked again whenever something is chosen.
+function figure({ id, title, sentences, draw, head, rows, tools = [], key = () => [], wide = false }) {
   const picture = element("div", { class: "picture" }), caption = element("p"), colours = element("ul", { class: "key" });
   const more = element("details", {}, element("summary", {}, "The numbers"));
   const box = element("figure", { class: wide ? "wide" : null, id: "picture-" + id, "aria-labelledby": "title-" + id },
@@ -153,7 +153,7 @@ function figure({ id, title, says, draw, head, rows, tools = [], key = () => [],
   const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(table(head(), rows(), title)); };
   more.addEventListener("toggle", numbers);
   const tell = () => {
-    caption.replaceChildren(...sentence(says()));
+    caption.replaceChildren(...sentence(sentences()));
     colours.replaceChildren(...key().map(([label, ground, mark]) => {
       const dot = element("i", { "aria-hidden": "true" }, mark ?? ""); dot.style.background = ground;
       if (mark) dot.style.color = "#000";

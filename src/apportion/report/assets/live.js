@@ -26,7 +26,7 @@ function lagLines(group) {
   const seconds = Math.round((at.at(-1) - at[0]) / 1000);
   return figure({
     id: "lines", title: "Lag over the last rounds", wide: true, draw,
-    says: () => `How the lag of each member and each partition went in the last ${lasting(seconds)}, ${count(at.length, "look")} in all. All lines of a column have one scale, which begins at zero.`
+    sentences: () => `How the lag of each member and each partition went in the last ${lasting(seconds)}, ${count(at.length, "look")} in all. All lines of a column have one scale, which begins at zero.`
       + (members.length === 40 || partitions.length === 40 ? " Only the 40 with most to read are drawn." : ""),
     head: () => ["What", "Name", "Lag at first", "Least", "Most", "Now"],
     rows: () => sides().flatMap(([title, rows]) => rows.map(([label, values]) => [title === "Members" ? "member" : "partition", label, values[0], least(values), Math.max(...values.map((n) => n ?? 0)), values.at(-1)])),

@@ -112,8 +112,8 @@ function cluster(data) {
     $("topics").append(table(["Topic", "Group that reads it", "Verdict", "Lag", ...(timed ? ["Behind"] : [])], written, "Topics and the groups that read them"));
     if (rows.length > 5 * MOST_GROUPS) $("topics").append(element("p", {}, `These are the first ${number(5 * MOST_GROUPS)} of ${number(rows.length)} rows. Type into Find to see others.`));
   }
-  columns.forEach(([name, label, says], i) => {
-    const button = element("button", { type: "button", title: says || null }, label, element("span", { "aria-hidden": "true" }));
+  columns.forEach(([name, label, meaning], i) => {
+    const button = element("button", { type: "button", title: meaning || null }, label, element("span", { "aria-hidden": "true" }));
     button.addEventListener("click", () => {
       order = { column: i, down: order.column === i ? !order.down : !isText.has(name) };
       draw();
@@ -142,7 +142,7 @@ function cluster(data) {
 // Every group's answer to one question; a live server works it out when somebody asks, some groups at a time.
 function switches(data) {
   const box = $("switches"), answer = element("div", { role: "status" });
-  const show = (rows, says) => answer.replaceChildren(says ? element("p", {}, says) : "",
+  const show = (rows, note) => answer.replaceChildren(note ? element("p", {}, note) : "",
     rows.length ? table(Object.keys(rows[0]), rows.map((row) => Object.values(row)), "Should each group switch to the broker's protocol?") : "");
   box.append(answer);
   if (!data.live) {
@@ -175,7 +175,7 @@ function overview(listed, totals = []) {
   rows.sort((a, b) => uneven(a) - uneven(b)); // those that are not to be compared stand last
   const box = figure({
     id: "totals", title: "Every group's history under each strategy", wide: true,
-    says: () => "How many partitions each strategy would have moved in all these histories, and how far apart the fullest and the emptiest member were at worst."
+    sentences: () => "How many partitions each strategy would have moved in all these histories, and how far apart the fullest and the emptiest member were at worst."
       + (rows.some(uneven) ? " The hollow bars are not to be compared: these strategies share the work less evenly than the groups did, so moving less is no gain." : ""),
     draw: (width) => rowsOfBars(width, rows.map(([name, , n, skew]) => [name, n, width < 460 ? `${number(n)} (${number(skew)} apart)` : `${number(n)} moved, members at most ${number(skew)} apart`]),
       "Partitions moved over the whole history, as it was and under each strategy", (i) => i ? colour(0) : "var(--then)", (i) => uneven(rows[i])),

@@ -42,7 +42,7 @@ function timeline(group) {
   const pick = (which) => selection("Overlay", [[-1, "none"], ...replays.map((replay, i) => [i, replay.assignor])], chosen[which], (i) => { chosen[which] = i; box.refresh(); });
   const box = figure({
     id: "timeline", title: "Rebalances", wide: true, draw, tools: replays.length ? [pick(0), pick(1)] : [],
-    says: () => "How many partitions each rebalance moved from one member to another that stayed. A cooperative move takes two rounds and counts in the second."
+    sentences: () => "How many partitions each rebalance moved from one member to another that stayed. A cooperative move takes two rounds and counts in the second."
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers below have all of them.` : ""),
     key: () => sides().map(([name, moves, paint]) => [`${name}: ${number(sum(moves.map((n) => n ?? 0)))} in all`, paint]),
     head: () => ["Generation", "At", "Cause", "Members", "Moved", "Needless", "Kept", "Given", ...replays.map((r) => r.assignor)],
@@ -88,7 +88,7 @@ function heatMap(group) {
   const shownLabels = labels.slice(0, 30);
   return figure({
     id: "owners", title: "Owners over the generations", wide: true, draw,
-    says: () => "Each row is a partition and each column a generation. Colour and letter tell the member, and a dark edge marks a move."
+    sentences: () => "Each row is a partition and each column a generation. Colour and letter tell the member, and a dark edge marks a move."
       + (left_out ? ` ${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} not drawn.` : "")
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)} generations; the numbers below have all of them.` : ""),
     key: () => [...shownLabels.map((label, m) => [label, colour(m), letter(m)]), ["nobody", colour(NOBODY)],
@@ -141,7 +141,7 @@ function handOver(group) {
   }
   const box = figure({
     id: "handover", title: "One rebalance", draw,
-    says: () => "Who had the partitions before, and who has them after. A faint band stayed where it was; a strong one moved, and has the colour of its new owner."
+    sentences: () => "Who had the partitions before, and who has them after. A faint band stayed where it was; a strong one moved, and has the colour of its new owner."
       + (flows(group, g).cut ? ` Only the ${MOST_SIDES} largest moves are drawn.` : "") + (left_out ? " It counts the partitions that the picture of owners shows." : ""),
     tools: [selection("Rebalance", rebalances.slice(1).map((r, i) => [i + 1, `generation ${r.generation}: ${r.cause}`]), g, (i) => { g = i; box.refresh(); })],
     head: () => ["From", "To", "Partitions"], rows: () => flows(group, g).all.map(([a, b, n]) => [name(a), name(b), n]),

@@ -79,7 +79,7 @@ function lagBars(group) {
   const meaning = lag ? "What each member still has to read. Each piece of a bar is a partition." : "How many partitions each member holds. No lag is known, or none is left.";
   const box = figure({
     id: "lag", title: lag ? "Lag per member" : "Partitions per member", draw,
-    says: () => meaning + (many ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} with most are drawn.` : ""),
+    sentences: () => meaning + (many ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} with most are drawn.` : ""),
     key: () => [["now", colour(0)], ...(chosen >= 0 ? [[`as planned by ${group.plans[chosen].assignor}`, colour(1)]] : [])],
     tools: group.plans.length ? [selection("Planned by", group.plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],
     head: () => ["Member", "now", ...group.plans.map((plan) => plan.assignor)],
@@ -156,7 +156,7 @@ function tradeOff(group) {
   }
   return figure({
     id: "tradeoff", title: "Moves against imbalance", draw,
-    says: () => "Further left means fewer moves, further down a better balance. No strategy beats those on the dashed line on both. The ring is the group as it is now."
+    sentences: () => "Further left means fewer moves, further down a better balance. No strategy beats those on the dashed line on both. The ring is the group as it is now."
       + (points.some((p) => !p.now && !p.judged) ? " Strategies that leave partitions without an owner are shown, but they are not on the line." : ""),
     head: () => ["Strategy", "Moved", "Imbalance", "Sum of squared loads", "On the line"],
     rows: () => points.map((p) => [p.name, p.x, p.y, p.squares, best.includes(p) ? "yes" : "no"]),
@@ -187,7 +187,7 @@ function capacities(group) {
   const members = () => group.members.map((_, m) => m).sort((a, b) => each(chosen, b) - each(chosen, a) || a - b).slice(0, MOST_MEMBERS);
   const box = figure({
     id: "capacities", title: "Load for each unit of capacity",
-    says: () => `Partitions for each unit of a member's capacity, ${chosen ? "as " + plans[chosen].assignor + " would plan it" : "as it is now"}. The group is balanced where all bars are equal.`
+    sentences: () => `Partitions for each unit of a member's capacity, ${chosen ? "as " + plans[chosen].assignor + " would plan it" : "as it is now"}. The group is balanced where all bars are equal.`
       + (group.members.length > MOST_MEMBERS ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} highest are drawn.` : ""),
     draw: (width) => rowsOfBars(width, members().map((m) => [group.members[m], each(chosen, m), `${number(each(chosen, m))} (${number(held[chosen][m])} / ${number(group.capacity[m])})`]),
       "Partitions over capacity of each member", () => chosen ? colour(1) : colour(0)),
@@ -203,7 +203,7 @@ function crossRack(group) {
   const share = (plan) => plan.assigned ? plan.rack_misses / plan.assigned : 0;
   const rows = plans.map((plan) => [plan.assignor, share(plan), `${Math.round(share(plan) * 100)} % (${number(plan.rack_misses)})`]);
   return figure({
-    id: "racks", title: "Read from another rack", says: () => "Partitions whose owner has no replica in its own rack, and reads across. Clouds charge for traffic between zones.",
+    id: "racks", title: "Read from another rack", sentences: () => "Partitions whose owner has no replica in its own rack, and reads across. Clouds charge for traffic between zones.",
     draw: (width) => rowsOfBars(width, rows, "Share of partitions whose owner has no replica in its own rack", (i) => plans[i] === group.now ? colour(0) : colour(5)),
     head: () => ["Strategy", "Cross-rack partitions", "Partitions"], rows: () => plans.map((plan) => [plan.assignor, plan.rack_misses, plan.assigned]),
   });

@@ -41,7 +41,7 @@ function switchShares(group) {
   }
   return figure({
     id: "switch-shares", title: "Who would have how much of each topic", draw,
-    says: () => "Each piece is a member, and beside each bar stands the greatest share that one member has. The broker's uniform assignor evens out what members hold in all, whatever the topic."
+    sentences: () => "Each piece is a member, and beside each bar stands the greatest share that one member has. The broker's uniform assignor evens out what members hold in all, whatever the topic."
       + (topics.length > shown.length ? ` Of ${number(topics.length)} topics the ${MOST_TOPICS} most lopsided are drawn.` : ""),
     key: () => group.members.slice(0, 12).map((label, m) => [label, colour(m), letter(m)]),
     head: () => ["Topic", "Partitions", ...SIDES.map(([side]) => `most on one member, ${side}`)],
@@ -53,7 +53,7 @@ function switchMoves(group) {
   const past = group.switch.history, bars = [["as it was", past.recorded], ["uniform", past["broker-uniform"]], ["range (broker)", past["broker-range"]], ["sticky", past.sticky]];
   return figure({
     id: "switch-moves", title: "Moves in its history under the broker's assignors",
-    says: () => `How many partitions moved in ${count(past.generations, "recorded generation")}, and how many each assignor would have moved.`
+    sentences: () => `How many partitions moved in ${count(past.generations, "recorded generation")}, and how many each assignor would have moved.`
       + (past.stopped ? ` Besides, members gave up ${count(past.stopped, "partition")} only to get the same back, as eager ones do.` : ""),
     draw: (width) => rowsOfBars(width, bars.map(([name, n]) => [name, n, `${number(n)} moved`]), "Partitions moved in the recorded history: as it was, and under each assignor", (i) => i ? colour(0) : "var(--then)"),
     head: () => ["Assignor", "Moved"], rows: () => bars,

@@ -54,7 +54,7 @@ function inTimeline(group) {
     return [from, from + wide];
   };
   const clock = (ms, fine) => planned ? `+${Math.floor(ms / 60000)}:${String(Math.floor(ms / 1000) % 60).padStart(2, "0")}` : new Date(ms).toISOString().slice(11, fine ? 23 : 19);
-  const saysOf = (r) => `${planned ? r.cause : `generation ${r.generation}, ${clock(r.at_ms, true)} UTC: ${r.cause || "?"}`}; ${r.still?.[0] ? `${count(r.still[0], "partition")} ${planned ? "will stand" : "stood"} still, each ${stoodFor(r.still)}` : planned ? "nothing stands still" : "nothing is known to have stood still"}`;
+  const sentenceOf = (r) => `${planned ? r.cause : `generation ${r.generation}, ${clock(r.at_ms, true)} UTC: ${r.cause || "?"}`}; ${r.still?.[0] ? `${count(r.still[0], "partition")} ${planned ? "will stand" : "stood"} still, each ${stoodFor(r.still)}` : planned ? "nothing stands still" : "nothing is known to have stood still"}`;
 
   function axis(picture, [from, to], X, right, bottom) {
     let free = 0;
@@ -90,10 +90,10 @@ function inTimeline(group) {
     axis(picture, [from, to], X, width - right, bottom);
     const most = Math.max(1, ...rebalances.map((r) => r.still?.[0] ?? 0));
     picture.append(words(left - 8, 34, "cause", { "text-anchor": "end", class: "soft small" }), words(left - 8, 66, planned ? "stands still" : "stood still", { "text-anchor": "end", class: "soft small" }));
-    const box = (since, until, y, height, fill, says, opacity = 1) => {
+    const box = (since, until, y, height, fill, tooltip, opacity = 1) => {
       const x = Math.max(left, X(since)), x2 = Math.min(width - right, X(until));
       if (x2 < left || x > width - right || x2 <= x) return null;
-      const rect = hint(svg("rect", { x, y, width: Math.max(.5, x2 - x), height, fill, "fill-opacity": opacity }), says);
+      const rect = hint(svg("rect", { x, y, width: Math.max(.5, x2 - x), height, fill, "fill-opacity": opacity }), tooltip);
       picture.append(rect);
       return [x, x2];
     };
@@ -112,7 +112,7 @@ function inTimeline(group) {
         const who = still ? "nobody, it stands still" : m === NOBODY ? "nobody" : labels[m];
         const drawn = box(begin, over, y, tall - 1, still ? "var(--bad)" : colour(m), `${rows[p]}, ${clock(begin)} to ${next ? clock(over) : "the end"}: ${who}`, still ? .75 : 1);
         if (drawn && m !== NOBODY && tall > 9 && drawn[1] - drawn[0] > places(letter(m)) + 6) picture.append(words(drawn[0] + 4, y + tall - 4, letter(m), { class: "tiny over", style: `fill:${inkOn(m)}` }));
-        if (since !== null) box(since, next.at_ms, y, tall - 1, "var(--bad)", `${rows[p]}: ${saysOf(next)}`, .75);
+        if (since !== null) box(since, next.at_ms, y, tall - 1, "var(--bad)", `${rows[p]}: ${sentenceOf(next)}`, .75);
         g = last + 1;
       }
     });
@@ -129,22 +129,22 @@ function inTimeline(group) {
     let free = -1e9;
     const inSight = seen.filter((r) => X(r.at_ms) >= left);
     inSight.forEach((r, i) => {
-      const x = X(r.at_ms), s = X(started(r)), [n, least, longest, silent] = r.still ?? [0, null, null, null], says = saysOf(r);
+      const x = X(r.at_ms), s = X(started(r)), [n, least, longest, silent] = r.still ?? [0, null, null, null], tooltip = sentenceOf(r);
       picture.append(svg("line", { x1: x, x2: x, y1: 42, y2: under, stroke: "var(--ink)", "stroke-width": r.eager ? 1.4 : .7, "stroke-dasharray": r.eager ? "none" : "2 3", "stroke-opacity": .7 }));
       if (n) {
         const h = Math.max(3, n / most * 18), since = r.at_ms - (planned ? longest : Math.max(r.duration_ms ?? 0, least ?? 0)), wide = Math.max(3, x - Math.max(left, X(since)));
         // No record tells where between two commits it stood still.
-        if (silent) box(silent, silent + longest, 72 - h, h, "var(--bad)", says, .25);
-        picture.append(hint(svg("rect", { x: x - wide, y: 72 - h, width: wide, height: h, fill: "var(--bad)" }), says));
-        picture.append(hint(words(x + 3, 72 - h / 2 + 3, number(n), { class: "tiny" }), says));
+        if (silent) box(silent, silent + longest, 72 - h, h, "var(--bad)", tooltip, .25);
+        picture.append(hint(svg("rect", { x: x - wide, y: 72 - h, width: wide, height: h, fill: "var(--bad)" }), tooltip));
+        picture.append(hint(words(x + 3, 72 - h / 2 + 3, number(n), { class: "tiny" }), tooltip));
       }
       const after = inSight[i + 1], room = Math.max(places("a member"), (after ? X(after.at_ms) : width) - Math.max(x, free) - 6), text = fit(planned ? r.cause.replace(/^rolling [^:]*: /, "") : r.cause || "?", room);
       const at = clamp(x - 2, left, width - places(text));
-      if (at >= free) { picture.append(hint(words(at, 34, text, { class: "small" }), says)); free = at + places(text) + 6; }
+      if (at >= free) { picture.append(hint(words(at, 34, text, { class: "small" }), tooltip)); free = at + places(text) + 6; }
     });
     return picture;
   }
-  const turn = (label, change, says) => { const button = element("button", { type: "button", "aria-label": says }, label); button.addEventListener("click", () => { change(); box.refresh(); }); return button; };
+  const turn = (label, change, spoken) => { const button = element("button", { type: "button", "aria-label": spoken }, label); button.addEventListener("click", () => { change(); box.refresh(); }); return button; };
   const step = (by) => () => { const [from, to] = range(); middle = (from + to) / 2 + by * (to - from) / 2; };
   const tools = [
     selection("Look at", [...(first ? [[-2, planned ? "the first steps" : "the last rebalances"]] : []), [-1, planned ? "the whole rollout" : "the whole history"], ...rebalances.map((r, g) => [g, `${planned ? "" : `generation ${r.generation}: `}${short(r.cause || "?", 40)}`])], first ? -2 : -1, (g) => {
@@ -173,7 +173,7 @@ function inTimeline(group) {
   };
   const box = figure({
     id: "time", title: planned ? "The rollout in time" : "The group in time", wide: true, draw, tools,
-    says: () => total() + ` A lane is a partition and its colour the member that reads it; red is where nobody ${planned ? "reads" : "read"}.`
+    sentences: () => total() + ` A lane is a partition and its colour the member that reads it; red is where nobody ${planned ? "reads" : "read"}.`
       + (planned ? "" : " Pale red: as long as it may have been at most.") + (commits.length ? " A thin line in a lane: from first commit to last." : "")
       + (scale.cuts.length ? " Where // stands, a quiet stretch is shortened." : "")
       + (rows.length + group.history.left_out > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length + group.history.left_out, "partition")} are drawn.` : "") + (planned ? "" : " Times are UTC."),

@@ -1,6 +1,6 @@
 """What a group's what-if costs by itself, and where groups of its structure were planned before; without Spark.
 
-    python -m bench.alike [groups]      300 by default, drawn from the mix of ``bench.pipeline``
+    python -m bench.like_groups [groups]      300 by default, drawn from the mix of ``bench.pipeline``
 
 CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: as Spark's workers do it,
 by columns, structures met for the first time among them. ``again``: the same groups once more, each structure known.
