@@ -145,7 +145,7 @@ def page(rows: Sequence[Mapping[str, Any]]) -> str:
 PREFACE = """# Versions tried
 
 Written by `make lowest` and `make newest` (`tools/ranges.py`) from `tests/versions.json`, which has the version of
-every package: *lowest* is the lowest version of each package that `pyproject.toml` allows and this Python can install,
+every package. *lowest* is the lowest version of each package that `pyproject.toml` allows and this Python can install,
 *newest* the newest there was on that day. Tests are *all*, a *quick* choice of each package's, or *live*: the recorded
 cluster and a captured one built by a real Spark, and groups of kafka-python, aiokafka and confluent-kafka on a real
 broker, where nothing may be skipped. *153 alone* were run before the other two were made: the cases of every strategy,

@@ -16,6 +16,7 @@ from apportion.strategy.assignor import Assignor
 from apportion.strategy.registry import find
 from apportion.strategy.settings import changed_settings
 from apportion.strategy.traits import traits_of
+from apportion.wording import kind_of
 
 
 def plan(
@@ -58,7 +59,7 @@ def strategy_of(assignor: str | Assignor, settings: Mapping[str, Any] | None = N
     if isinstance(assignor, type):
         raise BadInput("assignor", f"the class {assignor.__name__}", f"a strategy made of it, {assignor.__name__}()")
     if not callable(getattr(assignor, "assign", None)):
-        raise BadInput("assignor", f"a {type(assignor).__name__}", "a strategy, such as LagAware(), or its name")
+        raise BadInput("assignor", kind_of(assignor), "a strategy, such as LagAware(), or its name")
     if settings:
         raise BadInput("settings", f"{', '.join(settings)} beside a strategy made by hand", "them where it is made")
     return assignor
@@ -91,4 +92,4 @@ def check_owners(name: str, group: Group, owner: Ints) -> None:
 def _shape(owner: object) -> str:
     if isinstance(owner, np.ndarray):
         return f"an array of {owner.dtype} and shape {owner.shape}"
-    return f"a {type(owner).__name__}"
+    return kind_of(owner)

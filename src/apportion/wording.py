@@ -47,3 +47,13 @@ def _runs(ids: Sequence[int]) -> list[str]:
 def proof_in_words(proof: dict[str, str]) -> str:
     """``balance optimal, moves optimal``; a strategy that promises nothing says so."""
     return ", ".join(f"{goal} {how}" for goal, how in proof.items()) or "this strategy promises none"
+
+
+def kind_of(value: object) -> str:
+    """A value's type with its article, for errors.
+
+    >>> kind_of(5), kind_of([])
+    ('an int', 'a list')
+    """
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

@@ -83,7 +83,7 @@ def test_every_strategy_is_a_public_class_by_its_own_name() -> None:
     ("given", "settings", "said"),
     [
         (LagAware, None, r"found the class LagAware; needed a strategy made of it, LagAware\(\)"),
-        (5, None, "found a int; needed a strategy"),
+        (5, None, "found an int; needed a strategy"),
         (None, None, "found a NoneType"),
         (LagAware(), {"max_skew": 1}, "found max_skew beside a strategy made by hand"),
     ],

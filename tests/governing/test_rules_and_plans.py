@@ -76,7 +76,7 @@ def test_rules_are_read_as_they_stand(tmp_path: Path) -> None:
         ("[[group]]\npattern='('", ": group 1.pattern: found '(' (missing ), unterminated subpattern at position 0); "),
         ("[[group]]\npattern=5", "needed a regular expression."),
         ("[[group]]\nname='a'\nassignor='stiky'", "no assignor is named 'stiky'"),
-        ("[[group]]\nname='a'\nassignor=5", "assignor: found a int; needed a strategy, such as LagAware(), or its"),
+        ("[[group]]\nname='a'\nassignor=5", "assignor: found an int; needed a strategy, such as LagAware(), or its"),
         ("[[group]]\nname='a'\nsettings=5", ": group 1.settings: found 5; needed a table."),
         ("[[group]]\nname='a'\nconvert=1", ": group 1.convert: found 1; needed true or false."),
         ("[[group]]\nname='a'\nacting='speed=1'", "no --acting is named 'speed'"),

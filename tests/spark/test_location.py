@@ -368,7 +368,7 @@ KEYS = "and the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KE
         ),
         ("s3a://id:key@lake/x", f"s3a://***@lake/x: found a key in an address; needed s3a://lake/x, {KEYS}."),
         ("s3a://lake", "s3a://lake: found a bucket alone; needed a prefix in it, such as s3a://lake/apportion."),
-        ("S3://lake/", "S3://lake/: found a bucket alone; needed a prefix in it, such as S3://lake/apportion."),
+        ("S3://lake/", "S3://lake/: found a bucket alone; needed a prefix in it, such as s3a://lake/apportion."),
     ],
 )
 def test_a_place_that_is_none_is_refused_in_these_words(given: str, words: str) -> None:

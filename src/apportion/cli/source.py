@@ -74,7 +74,7 @@ def one(args: argparse.Namespace) -> Observed:
     """The one group that the arguments mean, to be planned; a share group is none that can be."""
     from apportion.inputs import sniff
 
-    return _plannable(sniff.the_one(many(args), called(args.file or "-")), args)
+    return _plannable(sniff.the_one(many(args), _called(args)), args)
 
 
 def _plannable(observed: Observed, args: argparse.Namespace, whole: bool = True) -> Observed:
@@ -88,9 +88,8 @@ def _plannable(observed: Observed, args: argparse.Namespace, whole: bool = True)
     if whole:
         refuse_parts(observed, args)
     if not observed.raw.get("members"):
-        source = called(args.file) if args.file else input_name(args)
         raise BadInput(
-            source, f"no member at all in group {observed.name!r}", "at least one: nobody is there to plan for"
+            _called(args), f"no member at all in group {observed.name!r}", "at least one: nobody is there to plan for"
         )
     if getattr(args, "subscriptions", None):
         from apportion.inputs.subscribing import subscribed
@@ -111,19 +110,17 @@ def refuse_parts(observed: Observed, args: argparse.Namespace) -> None:
     if observed.left_out:
         more = f" and {len(observed.left_out) - 1:,} more such" if len(observed.left_out) > 1 else ""
         needed = "the whole of what was printed, without lines between the rows"
-        raise BadInput(
-            called(args.file or "-"), f"a text of which not all was read: {observed.left_out[0]}{more}", needed
-        )
+        raise BadInput(_called(args), f"a text of which not all was read: {observed.left_out[0]}{more}", needed)
 
 
 def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
     """A text that counts each member's partitions and names none is no group to be judged: it would seem empty."""
     if observed.unnamed_partitions and not observed.raw["topics"]:
         held = f"members of {observed.name!r} that hold {observed.unnamed_partitions:,} partitions, but not which"
-        raise BadInput(called(args.file or "-"), held, "what --describe, or --describe --members --verbose, prints")
+        raise BadInput(_called(args), held, "what --describe, or --describe --members --verbose, prints")
     if not observed.owners_told:
         raise BadInput(
-            called(args.file or "-"), f"a table of {observed.name!r} that does not tell who reads",
+            _called(args), f"a table of {observed.name!r} that does not tell who reads",
             "the column CONSUMER-ID, as --describe prints it, or another tool's list of members",
         )  # fmt: skip
 
@@ -362,6 +359,11 @@ def input_name(args: argparse.Namespace) -> str:
 def called(path: str) -> str:
     """How errors call an input."""
     return "standard input" if path == "-" else path
+
+
+def _called(args: argparse.Namespace) -> str:
+    """How errors call what the arguments name: a file or folder, standard input, or a cluster."""
+    return called(args.file) if args.file else input_name(args)
 
 
 def open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:

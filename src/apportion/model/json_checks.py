@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from apportion.errors import BadInput
+from apportion.wording import kind_of
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -115,5 +116,5 @@ def one_line(value: Any) -> str:
     try:
         text = repr(value) if isinstance(value, tuple) else json.dumps(value, ensure_ascii=True, default=repr)
     except (TypeError, ValueError, RecursionError):
-        text = f"a {type(value).__name__}"
+        text = kind_of(value)
     return text if len(text) <= 60 else text[:57] + "..."

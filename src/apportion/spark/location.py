@@ -82,8 +82,9 @@ def locate(given: str | Path) -> Location:
     if _URI.match(given):
         return Location("uri", _uri_of(given))
     if _ONE_SLASH.match(given):
-        slashes = "///" if given.lower().startswith("hdfs") else "//"  # without a name node: that of Hadoop's settings
-        needed = f"{given.replace('/', slashes, 1)}, or ./{given} for a folder of that name"
+        scheme, _, rest = given.partition(":/")
+        slashes = "///" if scheme.lower() == "hdfs" else "//"  # without a name node: that of Hadoop's settings
+        needed = f"{_known_scheme(scheme)}:{slashes}{rest}, or ./{given} for a folder of that name"
         raise BadInput(given, "one slash behind a scheme", needed)
     if _CATALOGED.fullmatch(given) and not Path(given).exists():
         return Location("catalog", given)
@@ -110,9 +111,16 @@ def _uri_of(given: str) -> str:
         open_part = rest.rpartition("@")[2]
         needed = f"{scheme}://{open_part}, and the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
         raise BadInput(f"{scheme}://***@{open_part}", "a key in an address", needed)
-    if not rest.partition("/")[2].strip("/") and scheme.lower() in ("s3a", "s3"):
-        raise BadInput(given, "a bucket alone", f"a prefix in it, such as {given.rstrip('/')}/apportion")
+    if not rest.partition("/")[2].strip("/") and _known_scheme(scheme) == "s3a":
+        bucket = rest.strip("/")
+        found, prefix = ("a bucket alone", "a prefix in it") if bucket else ("no bucket", "a bucket and a prefix in it")
+        raise BadInput(given, found, f"{prefix}, such as s3a://{bucket or 'BUCKET'}/apportion")
     return f"{scheme.lower()}://{rest}".rstrip("/")
+
+
+def _known_scheme(scheme: str) -> str:
+    """As Spark has it: S3 goes by s3a there, outside of Amazon's own machines."""
+    return "s3a" if scheme.lower() in ("s3", "s3n") else scheme.lower()
 
 
 def check_catalog(spark: SparkSession, location: Location) -> None:
