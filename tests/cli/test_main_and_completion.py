@@ -20,7 +20,7 @@ from tests.support.written_down import as_written
 
 import apportion
 from apportion import cli
-from apportion.cli import completion, output, parser
+from apportion.cli import completion, output, parser, source
 from apportion.errors import BadInput, Unavailable
 from apportion.governing import governor, service
 from apportion.inputs import cluster, config, live
@@ -353,3 +353,47 @@ def test_a_governor_ends_at_a_signal_and_begins_nothing_where_a_broker_lacks_the
     for more in (["--check"], ["--group", "g"]):
         done = run("govern", "--bootstrap-server", "b:1", *more)
         as_written(HERE / "completions.json", f"govern {' '.join(more)}", [done.code, done.out, done.err])
+
+
+# -- small rules of many commands
+
+
+@pytest.mark.parametrize("form", ["table", "wide", "json", "ndjson", "csv"])
+@pytest.mark.parametrize("limit", ["5", "99999"])
+def test_a_gate_shows_a_table_where_it_is_breached_or_a_program_reads_it(
+    run: Runner, folder: Path, form: str, limit: str
+) -> None:
+    done = run("gate", "group.json", "--now", "--max-lag", limit, "-o", form)
+    as_written(HERE / "completions.json", f"gate {form} {limit}", [done.code, done.out, done.err])
+
+
+@pytest.mark.parametrize("command", ["plan", "compare", "size --capacity 5", "what-if --join 1", "gate --max-moves 1"])
+def test_a_group_that_cannot_be_planned_is_told_with_the_path_that_was_given(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+    text = f"{names}\ng     t     0         5              9              4   -           -    -\n".encode()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "g.txt").write_bytes(text)
+    told = "found no member at all in group 'g'; needed at least one: nobody is there to plan for.\n"
+    for given, name in (("there/g.txt", "there/g.txt"), ("-", "standard input")):
+        done = run(*command.split(), given, stdin=text)
+        assert (done.code, done.out, done.err) == (2, "", f"apportion: {name}: {told}")
+    done = run(*command.split(), stdin=text)
+    assert (done.code, done.err) == (2, f"apportion: standard input: {told}")
+
+
+def test_the_clients_own_log_is_silent_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("kafka")
+    handlers, propagate = list(logger.handlers), logger.propagate
+    given = SimpleNamespace(bootstrap_server="b:1", command_config=None, context=None)
+    try:
+        for debug, silent in (("1", False), ("", True)):
+            monkeypatch.setenv("APPORTION_DEBUG", debug)
+            logger.handlers, logger.propagate = [], True
+            assert source.connection(given).bootstrap == "b:1"  # type: ignore[arg-type]
+            assert logger.propagate is not silent
+            assert [type(one) for one in logger.handlers] == [logging.NullHandler] * silent
+    finally:
+        logger.handlers, logger.propagate = handlers, propagate

@@ -13,14 +13,17 @@ from tests.history.verdict_of_one import CommitSample
 
 from apportion.assignors import Assignor
 from apportion.history import rebalances as module
+from apportion.history.broker_tasks import score_tasks
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import fold
+from apportion.history.predicted_targets import Score
 from apportion.history.rebalances import Rebalance, rebalances
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.verdicts import STOP
 from apportion.model.group import Group
 from apportion.model.plan import Answer
+from apportion.wire.coordinator import EpochRecord
 
 A, B = member("a", {"t": [0, 1]}), member("b", {"t": [2, 3]})
 
@@ -130,3 +133,16 @@ def test_a_replay_weighs_the_last_generation_by_the_topics_of_today() -> None:
     one = GenerationMember("m", ("t",), {"t": (0, 1)}, rack="a")
     walked = replay("g", [Generation(0, 0, "classic", 1, (one,), "range")], "range", {"t": racks})
     assert (walked[-1].measures["rack_misses"], walked[-1].measures["lag_max"]) == (2, 14)
+
+
+@pytest.mark.parametrize(("ids", "predicted"), [((0, 1), 1), ((0, 9), 0), ((), None)])
+def test_a_streams_log_that_lost_its_head_is_scored_without_settings(
+    ids: tuple[int, ...], predicted: int | None
+) -> None:
+    """A broker's targets have no gaps, so that none of mostly gaps is computed."""
+    body = {"processId": "p"}
+    tasks = {"activeTasks": [{"subtopologyId": "0", "partitions": list(ids)}], "standbyTasks": [], "warmupTasks": []}
+    records = [EpochRecord("g", 19, False, "a", None, body), EpochRecord("g", 21, False, "a", None, tasks)]
+    records.append(EpochRecord("g", 20, False, None, 1, {"assignmentEpoch": 1}))
+    events = [GroupRecord(n, n, record) for n, record in enumerate(records)]
+    assert score_tasks(events) == (Score() if predicted is None else Score(1, predicted))
