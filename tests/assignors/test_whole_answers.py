@@ -11,6 +11,7 @@ import pytest
 from tests.support.written_down import as_written
 
 import apportion
+from apportion.assignors import streams
 from apportion.errors import ApportionError
 from apportion.model.group_json import read_group
 from apportion.strategy.codec import Holding
@@ -29,6 +30,9 @@ STREAMS: dict[str, dict[str, Any]] = {
     "near": {"rack.aware.assignment.strategy": "min_traffic"},
     "near and even": {"rack.aware.assignment.strategy": "balance_subtopology", "rack.aware.assignment.traffic.cost": 3},
     "hosts": {"process": "host"},
+    "hosts with copies": {"process": "host", "num.standby.replicas": 1, "subtopologies": ["t0+t1"]},
+    "near copies": {"num.standby.replicas": 1, "rack.aware.assignment.strategy": "min_traffic", "process": "host"},
+    "joined near": {"subtopologies": ["t1+t2"], "rack.aware.assignment.strategy": "min_traffic", "stateless": ["t0"]},
 }
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "failover": ({}, {"preempt": "false"}),
@@ -189,3 +193,28 @@ def test_predictions_say_how_sure_they_are() -> None:
             answers.append(answered(raw, name, {}))
         assert read_group(raw).P
     as_written(WRITTEN, "predictions", answers)
+
+
+@pytest.mark.parametrize("kind", ["plain", "copies", "hosts", "near", "joined", "joined copies", "stateless"])
+def test_many_like_members_get_their_tasks_as_was_written_down(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, as those of large groups are, where the settings ask for nothing that counting does not know."""
+    monkeypatch.setattr(streams, "LARGE", 1)
+    draw = Random(3)
+    members: dict[str, Any] = {
+        f"c{m:02}": {
+            "topics": ["t0", "t1", "t2"],
+            "owned": {},
+            "generation": 4,
+            "rack": "ab"[m % 2],
+            "host": f"/{m // 2}",
+        }
+        for m in range(40)
+    }
+    sizes = {"t0": 90, "t1": 70, "t2": 50}
+    topics = {topic: [{"partition": p, "racks": ["ab"[p % 2]]} for p in range(n)] for topic, n in sizes.items()}
+    for topic, n in sizes.items():
+        for p in range(n):
+            if draw.random() < 0.9:
+                members[f"c{draw.randrange(30):02}"]["owned"].setdefault(topic, []).append(p)
+    raw = {"group": "app", "topics": topics, "members": members}
+    as_written(WRITTEN, f"like members {kind}", answered(raw, "streams", STREAMS[kind]))
