@@ -397,3 +397,27 @@ def test_the_clients_own_log_is_silent_unless_it_is_asked_for(monkeypatch: pytes
             assert [type(one) for one in logger.handlers] == [logging.NullHandler] * silent
     finally:
         logger.handlers, logger.propagate = handlers, propagate
+
+
+def test_a_part_of_a_group_is_refused_with_how_much_of_it_was_left_out() -> None:
+    given = SimpleNamespace(file="f.txt")
+    for count, more in ((1, ""), (2, " and 1 more such"), (1_002, " and 1,001 more such")):
+        seen = SimpleNamespace(left_out=["line 3 is odd"] * count)
+        with pytest.raises(BadInput) as refused:
+            source.refuse_parts(seen, given)  # type: ignore[arg-type]
+        assert str(refused.value) == (
+            f"f.txt: found a text of which not all was read: line 3 is odd{more}; needed the whole of what was "
+            "printed, without lines between the rows."
+        )
+    source.refuse_parts(SimpleNamespace(left_out=[]), given)  # type: ignore[arg-type]
+
+
+def test_a_plan_is_known_by_its_form_and_other_texts_are_read_as_groups(run: Runner, folder: Path) -> None:
+    plan = (folder / "plan.json").read_bytes()
+    assert source._plan_in(b"\n " + plan, "p") is not None
+    for other in (b"", b"[]", b'"assignment"', b'x {"assignment": 1}', b'{"version": 1}', b'{"assignment": 1}'):
+        assert source._plan_in(other, "p") is None
+    for text in (b"", b'GROUP "assignment"\n', b"{}"):
+        (folder / "other").write_bytes(text)
+        done = run("compare", "group.json", "--saved", "other")
+        as_written(HERE / "completions.json", f"saved {text.decode()}", [done.code, done.out, done.err])

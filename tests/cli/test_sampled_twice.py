@@ -37,6 +37,7 @@ LINES = [
     "size DUMP --group search-sticky --capacity 500",
     "compare DUMP --group feed-cooperative -A range -A sticky --speeds --window 120",
     "compare DUMP --group feed-cooperative -A range --speeds -o json",
+    "compare DUMP --group feed-cooperative -A range --speeds -o wide",
     "switch DUMP --group feed-cooperative -o json",
 ]
 
