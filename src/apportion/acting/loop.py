@@ -64,7 +64,7 @@ class KnownLoad:
         lag, known
             (P,) messages left to read, and whether that is known.
         """
-        if not _same_partitions(self.group, group):
+        if not self.group.same_partitions(group):
             return None
         if not (known & ~np.isnan(self.incoming))[group.wanted].all():
             return None
@@ -99,7 +99,7 @@ class Loop:
     def generation(self, at_s: float, group: Group, owner: Ints) -> None:
         """A rebalance ended: this group, and (P,) who owns what since; -1 nobody."""
         before = self._group
-        if before is None or not _same_partitions(before, group):
+        if before is None or not before.same_partitions(group):
             self.history.restart()
         self.history.given(owner, labels(group.members, group.instance_ids))
         self._group, self._owner, self._generation_s, self._since_s = group, owner, at_s, None
@@ -153,11 +153,3 @@ class Loop:
     def _no(self, why: str) -> Planned:
         self._since_s = None
         return Planned(Decision(False, why))
-
-
-def _same_partitions(before: Group, now: Group) -> bool:
-    return (
-        before.topics == now.topics
-        and np.array_equal(before.start, now.start)
-        and np.array_equal(before.number, now.number)
-    )

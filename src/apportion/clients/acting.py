@@ -68,9 +68,7 @@ class PinnedPlan:
         past, then = group.owner, self.group.owner
         return (
             group.members == self.group.members
-            and group.topics == self.group.topics
-            and np.array_equal(group.start, self.group.start)
-            and np.array_equal(group.number, self.group.number)
+            and group.same_partitions(self.group)
             and np.array_equal(group.subscription_of, self.group.subscription_of)
             and bool(((past == NOBODY) | (past == then) | (past == self.answer.owner)).all())
         )

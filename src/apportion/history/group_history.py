@@ -19,9 +19,10 @@ from apportion.history.ends_then import SILENT, EndSamples
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import OTHERS, Folded, Present, fold
 from apportion.history.lags import Known, lags
+from apportion.history.predicted_targets import Score
 from apportion.history.present import group_json
 from apportion.history.rebalances import Rebalance, rebalances
-from apportion.history.records import STREAMS, GroupRecord
+from apportion.history.records import STREAMS, Generation, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
@@ -126,7 +127,7 @@ class GroupHistory:
     @property
     def runs_tasks(self) -> bool:
         """Whether it is, or was at last, a streams group: its tasks move whole, and assignors of tasks replay it."""
-        return bool(self.folded.generations) and self.folded.generations[-1].kind == STREAMS
+        return run_tasks(self.folded.generations)
 
     def what_if_tasks(
         self, steps: Sequence[str], assignor: str | None = None, settings: Mapping[str, str] | None = None
@@ -151,18 +152,8 @@ class GroupHistory:
             BadInput: a streams group, and a strategy that gives partitions; or the broker's for tasks, and no such
                 group.
         """
-        strategy = task_strategy(assignor, {}) if isinstance(assignor, str) else assignor
-        name: str = getattr(strategy, "name", "streams")
-        if self.runs_tasks:
-            if not isinstance(strategy, TaskStrategy):
-                raise BadInput("assignor", repr(name), _needed(self.name))
-            walked = task_replay.replay_tasks(self.folded.generations, strategy)
-            return task_replay.replay_to_dict(self.name, name, walked, score_tasks(self.events))
-        if isinstance(strategy, BrokerSticky):
-            needed = f"a strategy that gives partitions: {self.name!r} is no streams group"
-            raise BadInput("assignor", repr(name), needed)
-        steps = replay(self.name, self.folded.generations, cast("Assignor", strategy), self.all_topics)
-        return replay_to_dict(self.name, name, steps, self.rebalances)
+        score = score_tasks(self.events) if self.runs_tasks else None
+        return replayed(self.name, self.folded.generations, self.rebalances, self.all_topics, assignor, score)
 
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""
@@ -258,6 +249,30 @@ class GroupHistories:
     def living(self) -> list[GroupHistory]:
         """Groups that are not gone, by name."""
         return [self.groups[name] for name in sorted(self.groups) if self.groups[name].present is not None]
+
+
+def run_tasks(generations: Sequence[Generation]) -> bool:
+    """Whether the last of them is a streams group's."""
+    return bool(generations) and generations[-1].kind == STREAMS
+
+
+def replayed(
+    name: str, generations: Sequence[Generation], rebalances: Sequence[Rebalance], topics: TopicEntries,
+    assignor: str | Assignor | TaskStrategy, score: Score | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """The JSON of ``apportion replay``; see ``GroupHistory.replay``."""
+    strategy = task_strategy(assignor, {}) if isinstance(assignor, str) else assignor
+    known_as: str = getattr(strategy, "name", "streams")
+    if run_tasks(generations):
+        if not isinstance(strategy, TaskStrategy):
+            raise BadInput("assignor", repr(known_as), _needed(name))
+        walked = task_replay.replay_tasks(generations, strategy)
+        return task_replay.replay_to_dict(name, known_as, walked, score)
+    if isinstance(strategy, BrokerSticky):
+        needed = f"a strategy that gives partitions: {name!r} is no streams group"
+        raise BadInput("assignor", repr(known_as), needed)
+    steps = replay(name, generations, cast("Assignor", strategy), topics)
+    return replay_to_dict(name, known_as, steps, rebalances)
 
 
 def _needed(name: str) -> str:

@@ -458,6 +458,11 @@ class Group:
         """The partition as Kafka calls it: topic name and id."""
         return self.topics[int(self.topic_of[partition])], int(self.number[partition])
 
+    def same_partitions(self, other: Group) -> bool:
+        """Whether the other group has the same topics, with the same partitions."""
+        same = np.array_equal(self.start, other.start) and np.array_equal(self.number, other.number)
+        return self.topics == other.topics and same
+
     def rejected_claims(self) -> Iterator[tuple[int, str, int, str]]:
         """Every claim that fell: (member, topic, partition id, why), by topic, partition, member."""
         rows = [(topic, number, member, "no such partition") for member, topic, number in self.claims.nonexistent]

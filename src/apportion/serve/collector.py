@@ -270,20 +270,10 @@ class Collector:
         for (name, past), timed in zip(pasts.items(), times, strict=True):
             group = built[name].group
             sentences = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
-            yield (
-                name,
-                group_state(
-                    seen.groups[name],
-                    built[name],
-                    seen.at,
-                    past,
-                    olds[name],
-                    timed,
-                    commits[name],
-                    self.settings,
-                    sentences,
-                ),
-            )
+            yield name, group_state(
+                seen.groups[name], built[name], seen.at, past, olds[name], timed, commits[name], self.settings,
+                sentences,
+            )  # fmt: skip
 
     def _unseen(self, name: str, old: GroupState, seen: Round) -> GroupState | None:
         """A group that was known and was not described now: it is gone, or its coordinator does not tell."""

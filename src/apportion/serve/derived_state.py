@@ -36,6 +36,7 @@ from apportion.serve.tails import ReadUpTo, Tails
 from apportion.sizing.size import size
 
 NO_COMMITS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
+SIDES: Final = ("begin", "end", "committed", "lag")
 
 
 @dataclass(frozen=True)
@@ -205,15 +206,9 @@ def _assigned_data(members: Sequence[str] | None, ids: Mapping[str, str]) -> tup
 def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
     """Whether nothing has changed of a group with the same members and partitions."""
     before, after = old.group.offsets, new.group.offsets
-    return (
-        before is not None
-        and after is not None
-        and np.array_equal(before.committed, after.committed)
-        and np.array_equal(before.end, after.end)
-        and np.array_equal(before.begin, after.begin)
-        and np.array_equal(before.lag, after.lag)
-        and old.seen == new.seen
-    )
+    if before is None or after is None:
+        return False
+    return all(np.array_equal(getattr(before, side), getattr(after, side)) for side in SIDES) and old.seen == new.seen
 
 
 def renewed(name: str, past: GroupPast, at: float) -> GroupState:
@@ -221,14 +216,6 @@ def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     empty = build({"group": name, "topics": {}, "members": {}})
     ((times, whole),) = lag_times_of([(empty, Commits.none(0), None)], AllEnds({}), at)
     return GroupState(ShownGroup(empty, Observed({"group": name})), times, whole, at, past)
-
-
-def _same_partitions(group: Group, other: Group) -> bool:
-    return (
-        group.topics == other.topics
-        and np.array_equal(group.start, other.start)
-        and np.array_equal(group.number, other.number)
-    )
 
 
 ROWS_AT_ONCE: Final = 2_500
@@ -270,7 +257,7 @@ def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iter
 
 def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:
     """What the group had committed at the last rounds, this one included."""
-    known = old is not None and _same_partitions(old.group, group)
+    known = old is not None and old.group.same_partitions(group)
     commits = old.commits if known and old is not None else Commits.none(group.P)
     return commits if group.offsets is None else commits.then(at, np.maximum(group.offsets.committed, UNKNOWN))
 
@@ -305,10 +292,7 @@ def _with_offsets_of(group: Group, now: Group) -> Group:
     of_now = {now.name_of(p): p for p in range(now.P)}
     at = np.array([of_now.get(group.name_of(p), UNKNOWN) for p in range(group.P)], dtype=np.int64)
     known = at != UNKNOWN
-    sides = {
-        name: np.where(known, getattr(now.offsets, name)[at], getattr(group.offsets, name))
-        for name in ("begin", "end", "committed", "lag")
-    }
+    sides = {name: np.where(known, getattr(now.offsets, name)[at], getattr(group.offsets, name)) for name in SIDES}
     return group.with_offsets(Offsets(**sides))
 
 

@@ -37,13 +37,16 @@ class Family:
     level
         ``partition`` for a series a partition and group, ``topic``, ``group`` or ``cluster`` for fewer: where the bound
         on series is reached, partitions are left out first.
+    value
+        What a family of groups says of one; None where nothing is known, and no series is written.
     """
 
     name: str
     of: str
     help: str
-    kind: str
-    level: str
+    level: str = "group"
+    value: Callable[[GroupState], float | None] = lambda state: None
+    kind: str = "gauge"
 
 
 LAG_EXPORTER, EXPORTER, KMINION, OURS = "kafka-lag-exporter", "kafka_exporter", "kminion", "apportion"
@@ -52,59 +55,86 @@ _BEHIND: Final = "Messages still to read"
 _AT_LEAST: Final = (
     "a lower bound, by samples of the log's end; none where 1 or 2 offsets may be markers of transactions"
 )
+
+
+def _max_lag(state: GroupState) -> int | None:
+    return int(state.owed.max()) if state.group.P and state.total_lag is not None else None
+
+
+def _max_seconds(state: GroupState) -> float | None:
+    known = state.seconds[~np.isnan(state.seconds)]
+    return float(known.max()) if len(known) else None
+
+
+def _unowned(state: GroupState) -> int | None:
+    if not state.group.M or state.shown.seen.kind == SHARE:  # nobody owns what is shared
+        return None
+    return unowned(state.group, state.group.owner)
+
+
 FAMILIES: Final = (
-    Family(f"{_LAG}_lag", LAG_EXPORTER, _BEHIND, "gauge", "partition"),
-    Family(f"{_LAG}_lag_seconds", LAG_EXPORTER, f"Age of the first unread message: {_AT_LEAST}", "gauge", "partition"),
-    Family(f"{_LAG}_offset", LAG_EXPORTER, "Committed offset", "gauge", "partition"),
-    Family(f"{_LAG}_max_lag", LAG_EXPORTER, "Most messages still to read of one partition", "gauge", "group"),
-    Family(f"{_LAG}_max_lag_seconds", LAG_EXPORTER, f"Age of the oldest unread message: {_AT_LEAST}", "gauge", "group"),
-    Family(f"{_LAG}_sum_lag", LAG_EXPORTER, f"{_BEHIND} of all partitions", "gauge", "group"),
-    Family(f"{_LAG}_topic_sum_lag", LAG_EXPORTER, f"{_BEHIND} of one topic", "gauge", "topic"),
-    Family("kafka_partition_latest_offset", LAG_EXPORTER, "Log end offset", "gauge", "topic-partition"),
-    Family("kafka_partition_earliest_offset", LAG_EXPORTER, "Log start offset", "gauge", "topic-partition"),
-    Family(f"{_KAFKA}_lag", EXPORTER, f"{_BEHIND}; -1 without a commit", "gauge", "partition"),
-    Family(f"{_KAFKA}_current_offset", EXPORTER, "Committed offset; -1 without a commit", "gauge", "partition"),
-    Family(f"{_KAFKA}_lag_sum", EXPORTER, f"{_BEHIND} of one topic", "gauge", "topic"),
-    Family(f"{_KAFKA}_current_offset_sum", EXPORTER, "Committed offsets of one topic, summed", "gauge", "topic"),
-    Family(f"{_KAFKA}_members", EXPORTER, "Members", "gauge", "group"),
-    Family("kafka_topic_partition_current_offset", EXPORTER, "Log end offset", "gauge", "topic-partition"),
-    Family("kafka_topic_partition_oldest_offset", EXPORTER, "Log start offset", "gauge", "topic-partition"),
-    Family("kafka_topic_partitions", EXPORTER, "Partitions of a topic", "gauge", "cluster"),
-    Family("kafka_brokers", EXPORTER, "Brokers", "gauge", "cluster"),
-    Family(f"{_MINION}_topic_partition_lag", KMINION, _BEHIND, "gauge", "partition"),
-    Family(f"{_MINION}_topic_lag", KMINION, f"{_BEHIND} of one topic", "gauge", "topic"),
-    Family(f"{_MINION}_topic_offset_sum", KMINION, "Committed offsets of one topic, summed", "gauge", "topic"),
-    Family(f"{_MINION}_members", KMINION, "Members", "gauge", "group"),
-    Family(f"{_MINION}_info", KMINION, "1 where the group is Stable, else 0", "gauge", "group"),
-    Family("kminion_kafka_topic_high_water_mark_sum", KMINION, "Log end offsets, summed", "gauge", "cluster"),
-    Family("apportion_group_rebalances_total", OURS, "Rebalances since the start, by cause", "counter", "group"),
-    Family("apportion_group_moved_partitions_total", OURS,
-           "Partitions that went from one member that stays to another", "counter", "group"),
-    Family("apportion_group_needless_moves_total", OURS,
-           "Moves beyond the fewest that an even sharing needed", "counter", "group"),
+    Family(f"{_LAG}_lag", LAG_EXPORTER, _BEHIND, "partition"),
+    Family(f"{_LAG}_lag_seconds", LAG_EXPORTER, f"Age of the first unread message: {_AT_LEAST}", "partition"),
+    Family(f"{_LAG}_offset", LAG_EXPORTER, "Committed offset", "partition"),
+    Family(f"{_LAG}_max_lag", LAG_EXPORTER, "Most messages still to read of one partition", value=_max_lag),
+    Family(f"{_LAG}_max_lag_seconds", LAG_EXPORTER, f"Age of the oldest unread message: {_AT_LEAST}",
+           value=_max_seconds),
+    Family(f"{_LAG}_sum_lag", LAG_EXPORTER, f"{_BEHIND} of all partitions", value=lambda state: state.total_lag),
+    Family(f"{_LAG}_topic_sum_lag", LAG_EXPORTER, f"{_BEHIND} of one topic", "topic"),
+    Family("kafka_partition_latest_offset", LAG_EXPORTER, "Log end offset", "topic-partition"),
+    Family("kafka_partition_earliest_offset", LAG_EXPORTER, "Log start offset", "topic-partition"),
+    Family(f"{_KAFKA}_lag", EXPORTER, f"{_BEHIND}; -1 without a commit", "partition"),
+    Family(f"{_KAFKA}_current_offset", EXPORTER, "Committed offset; -1 without a commit", "partition"),
+    Family(f"{_KAFKA}_lag_sum", EXPORTER, f"{_BEHIND} of one topic", "topic"),
+    Family(f"{_KAFKA}_current_offset_sum", EXPORTER, "Committed offsets of one topic, summed", "topic"),
+    Family(f"{_KAFKA}_members", EXPORTER, "Members", value=lambda state: state.group.M),
+    Family("kafka_topic_partition_current_offset", EXPORTER, "Log end offset", "topic-partition"),
+    Family("kafka_topic_partition_oldest_offset", EXPORTER, "Log start offset", "topic-partition"),
+    Family("kafka_topic_partitions", EXPORTER, "Partitions of a topic", "cluster"),
+    Family("kafka_brokers", EXPORTER, "Brokers", "cluster"),
+    Family(f"{_MINION}_topic_partition_lag", KMINION, _BEHIND, "partition"),
+    Family(f"{_MINION}_topic_lag", KMINION, f"{_BEHIND} of one topic", "topic"),
+    Family(f"{_MINION}_topic_offset_sum", KMINION, "Committed offsets of one topic, summed", "topic"),
+    Family(f"{_MINION}_members", KMINION, "Members", value=lambda state: state.group.M),
+    Family(f"{_MINION}_info", KMINION, "1 where the group is Stable, else 0"),
+    Family("kminion_kafka_topic_high_water_mark_sum", KMINION, "Log end offsets, summed", "cluster"),
+    Family("apportion_group_rebalances_total", OURS, "Rebalances since the start, by cause", kind="counter"),
+    Family("apportion_group_moved_partitions_total", OURS, "Partitions that went from one member that stays to another",
+           value=lambda state: state.past.moved, kind="counter"),
+    Family("apportion_group_needless_moves_total", OURS, "Moves beyond the fewest that an even sharing needed",
+           value=lambda state: state.past.needless, kind="counter"),
     Family("apportion_group_rebalance_seconds_total", OURS,
-           "Seconds that its rebalances took, from all having joined to the assignment", "counter", "group"),
+           "Seconds that its rebalances took, from all having joined to the assignment",
+           value=lambda state: state.past.rebalance_ms / 1000, kind="counter"),
     Family("apportion_group_standstill_partition_seconds_total", OURS,
-           "Seconds that partitions stood still at rebalances, summed over them: a lower bound", "counter", "group"),
+           "Seconds that partitions stood still at rebalances, summed over them: a lower bound",
+           value=lambda state: state.past.standstill_ms / 1000, kind="counter"),
     Family("apportion_group_excess_moves", OURS,
-           "Fewest partitions that must move to reach the fairest sharing, proved", "gauge", "group"),
-    Family("apportion_group_excess_squares", OURS,
-           "Sum of squared loads above the least there is, proved", "gauge", "group"),
-    Family("apportion_group_topic_concentration", OURS,
-           "Greatest share of one topic's partitions on one member", "gauge", "group"),
-    Family("apportion_group_members", OURS, "Members", "gauge", "group"),
-    Family("apportion_group_advised_members", OURS, "Members that the group's work needs", "gauge", "group"),
+           "Fewest partitions that must move to reach the fairest sharing, proved",
+           value=lambda state: state.distance.moves if state.distance else None),
+    Family("apportion_group_excess_squares", OURS, "Sum of squared loads above the least there is, proved",
+           value=lambda state: state.distance.squares if state.distance else None),
+    Family("apportion_group_topic_concentration", OURS, "Greatest share of one topic's partitions on one member",
+           value=lambda state: state.concentration),
+    Family("apportion_group_members", OURS, "Members", value=lambda state: state.group.M),
+    Family("apportion_group_advised_members", OURS, "Members that the group's work needs",
+           value=lambda state: state.advised_members),
     Family("apportion_group_time_to_catch_up_seconds", OURS,
-           "Until all is read at the present rates; +Inf where the lag does not shrink", "gauge", "group"),
+           "Until all is read at the present rates; +Inf where the lag does not shrink",
+           value=lambda state: state.catch_up_s),
     Family("apportion_group_partitions_expired_unread", OURS,
-           "Partitions whose committed offset lies before the log's start", "gauge", "group"),
+           "Partitions whose committed offset lies before the log's start",
+           value=lambda state: int(state.expired.sum())),
     Family("apportion_group_partitions_maybe_at_marker", OURS,
-           "Partitions of which 1 or 2 old offsets are unread, which may be markers of transactions", "gauge", "group"),
-    Family("apportion_group_unowned_partitions", OURS, "Wanted partitions without an owner", "gauge", "group"),
+           "Partitions of which 1 or 2 old offsets are unread, which may be markers of transactions",
+           value=lambda state: int(state.maybe_markers.sum())),
+    Family("apportion_group_unowned_partitions", OURS, "Wanted partitions without an owner", value=_unowned),
     Family("apportion_group_governed_plan_timestamp_seconds", OURS,
-           "When the plan that a governor's carrier bears was published", "gauge", "group"),
+           "When the plan that a governor's carrier bears was published",
+           value=lambda state: state.plan[0] if state.plan else None),
     Family("apportion_group_governed_plan_differing_partitions", OURS,
-           "Partitions that are not where that plan wants them", "gauge", "group"),
+           "Partitions that are not where that plan wants them",
+           value=lambda state: state.plan[1] if state.plan else None),
 )  # fmt: skip
 BY_NAME: Final = {family.name: family for family in FAMILIES}
 SOURCES: Final = (LAG_EXPORTER, EXPORTER, KMINION, OURS)
@@ -141,15 +171,15 @@ class Labels:
     """The labels of one group and of its partitions.
 
     group
-        The group's labels alone, by the kind of family: ``lag`` with the cluster's name, ``exporter``, ``kminion``.
+        The group's labels alone, by whose name a family has.
     """
 
     def __init__(self, group: Group, cluster: str, personal: bool) -> None:
         name = escape(group.name)
         self.group = {
-            "lag": f'cluster_name="{cluster}",group="{name}"',
-            "exporter": f'consumergroup="{name}"',
-            "kminion": f'group_id="{name}"',
+            **dict.fromkeys((LAG_EXPORTER, OURS), f'cluster_name="{cluster}",group="{name}"'),
+            EXPORTER: f'consumergroup="{name}"',
+            KMINION: f'group_id="{name}"',
         }
         self.topics = [escape(topic) for topic in group.topics]
         self._of, self._who = group, _owners(group, personal)
@@ -165,9 +195,9 @@ class Labels:
         rows = self._of.topic_of.tolist(), self._of.number.tolist(), self._of.owner.tolist()
         of, topics = self.group[kind], self.topics
         for t, p, m in zip(*rows, strict=True):
-            if kind == "kminion":
+            if kind == KMINION:
                 yield f'{of},topic_name="{topics[t]}",partition_id="{p}"'
-            elif kind == "exporter":
+            elif kind == EXPORTER:
                 yield f'{of},topic="{topics[t]}",partition="{p}"'
             else:
                 yield f'{of},topic="{topics[t]}",partition="{p}",{self._who[m]}'
@@ -246,33 +276,20 @@ class _Shown:
     """One group while it is written: its labels, and what families of partitions and topics tell of it."""
 
     def __init__(self, state: GroupState, labels: Labels) -> None:
-        group = state.group
-        self.state, self.group, self.labels = state, group, labels
-        nothing = np.full(group.P, UNKNOWN, dtype=np.int64)
-        self.lag = state.lag
-        self.offsets = group.offsets.committed if group.offsets is not None else nothing
-        self.seconds = state.seconds
+        self.state, self.labels = state, labels
+        self.lag, self.seconds = state.lag, state.seconds
+        offsets, nothing = state.group.offsets, np.full(state.group.P, UNKNOWN, dtype=np.int64)
+        self.offsets = offsets.committed if offsets is not None else nothing
 
     def sums(self, which: str) -> list[int | None]:
         """Of each topic, the sum of what is known; None where nothing is, as of the lag on a topic that was left."""
-        group, values = self.group, self.offsets if which == "offsets" else self.state.owed
+        group, values = self.state.group, self.offsets if which == "offsets" else self.state.owed
         sums: list[int | None] = []
         for t in range(len(group.topics)):
             mine = values[group.partitions(t)]
             known = mine[mine != UNKNOWN]
             sums.append(int(known.sum()) if len(known) else None)
         return sums
-
-
-_PARTITIONS: Final[Mapping[str, tuple[str, str, bool]]] = {
-    f"{_LAG}_lag": ("lag", "lag", False),
-    f"{_LAG}_lag_seconds": ("lag", "seconds", False),
-    f"{_LAG}_offset": ("lag", "offsets", False),
-    f"{_KAFKA}_lag": ("exporter", "lag", True),
-    f"{_KAFKA}_current_offset": ("exporter", "offsets", True),
-    f"{_MINION}_topic_partition_lag": ("kminion", "lag", False),
-}
-"""Of each family of partitions: its labels, its values, and whether what is unknown is told, as -1."""
 
 
 class _View:
@@ -287,84 +304,67 @@ class _View:
 
     def rows(self, family: Family) -> Iterable[Row]:
         """The series of one family."""
-        writers: Mapping[str, Callable[[str], Iterable[Row]]] = {
+        writers: Mapping[str, Callable[[Family], Iterable[Row]]] = {
             "partition": self._partitions, "topic": self._topics, "group": self._groups,
             "topic-partition": self._logs, "cluster": self._cluster,
         }  # fmt: skip
-        return writers[family.level](family.name)
+        return writers[family.level](family)
 
     # -- a series a partition of a group ----------------------------------------------------------------------------
 
-    def _partitions(self, name: str) -> Iterator[Row]:
-        kind, which, all_known = _PARTITIONS[name]
+    def _partitions(self, family: Family) -> Iterator[Row]:
+        which = next(word for word in ("seconds", "offset", "lag") if word in family.name)
+        text = number_text if which == "seconds" else str
         for shown in self.groups:
-            values: Any = getattr(shown, which)
-            text = number_text if which == "seconds" else str
-            for labels, value in zip(shown.labels.partitions(kind), values.tolist(), strict=True):
-                if all_known or (value == value and value != UNKNOWN):
+            values: Any = {"seconds": shown.seconds, "offset": shown.offsets, "lag": shown.lag}[which]
+            for labels, value in zip(shown.labels.partitions(family.of), values.tolist(), strict=True):
+                # kafka_exporter alone tells what is unknown, as -1.
+                if family.of == EXPORTER or (value == value and value != UNKNOWN):
                     yield labels, text(value)
 
     # -- a series a topic of a group --------------------------------------------------------------------------------
 
-    def _topics(self, name: str) -> Iterator[Row]:
-        which = "offsets" if name.endswith("offset_sum") else "lag"
+    def _topics(self, family: Family) -> Iterator[Row]:
+        which = "offsets" if family.name.endswith("offset_sum") else "lag"
         if which not in self._sums:
             self._sums[which] = [entry.sums(which) for entry in self.groups]
-        kind, label = ("kminion", "topic_name") if name.startswith("kminion") else ("exporter", "topic")
-        if name.startswith(_LAG):
-            kind = "lag"
+        label = "topic_name" if family.of == KMINION else "topic"
         for entry, sums in zip(self.groups, self._sums[which], strict=True):
             for topic, total in zip(entry.labels.topics, sums, strict=True):
                 if total is not None:
-                    yield f'{entry.labels.group[kind]},{label}="{topic}"', str(total)
+                    yield f'{entry.labels.group[family.of]},{label}="{topic}"', str(total)
 
     # -- a series a group -------------------------------------------------------------------------------------------
 
-    def _groups(self, name: str) -> Iterator[Row]:
-        kind = "kminion" if name.startswith("kminion") else "exporter" if name == f"{_KAFKA}_members" else "lag"
+    def _groups(self, family: Family) -> Iterator[Row]:
         for shown in self.groups:
-            text, state = shown.labels.group[kind], shown.state
-            if name == "apportion_group_rebalances_total":
+            text, state = shown.labels.group[family.of], shown.state
+            if family.name == "apportion_group_rebalances_total":
                 yield from _by_cause(text, state)
-            elif name == f"{_MINION}_info":
+            elif family.name == f"{_MINION}_info":
                 yield _info(text, state)
-            else:
-                value = self._of_group(name, state)
-                if value is not None:
-                    yield text, number_text(value)
-
-    def _of_group(self, name: str, state: GroupState) -> float | None:
-        group = state.group
-        if name in (f"{_KAFKA}_members", f"{_MINION}_members"):
-            return group.M
-        if name == f"{_LAG}_sum_lag":
-            return state.total_lag
-        if name == f"{_LAG}_max_lag":
-            return int(state.owed.max()) if group.P and state.total_lag is not None else None
-        if name == f"{_LAG}_max_lag_seconds":
-            known = state.seconds[~np.isnan(state.seconds)]
-            return float(known.max()) if len(known) else None
-        return _OURS[name](state)
+            elif (value := family.value(state)) is not None:
+                yield text, number_text(value)
 
     # -- topics and the cluster -------------------------------------------------------------------------------------
 
-    def _logs(self, name: str) -> Iterator[Row]:
-        begin = name.endswith(("earliest_offset", "oldest_offset"))
+    def _logs(self, family: Family) -> Iterator[Row]:
+        begin = family.name.endswith(("earliest_offset", "oldest_offset"))
         for topic, log in sorted(self.topics.items()):
             text = f'topic="{escape(topic)}"'
-            if name.startswith("kafka_partition"):
+            if family.of == LAG_EXPORTER:
                 text = f'cluster_name="{self.cluster}",{text}'
             for number, value in zip(log.number.tolist(), (log.begin if begin else log.end).tolist(), strict=True):
                 if value != UNKNOWN:
                     yield f'{text},partition="{number}"', str(value)
 
-    def _cluster(self, name: str) -> Iterator[Row]:
-        if name == "kafka_brokers":
+    def _cluster(self, family: Family) -> Iterator[Row]:
+        if family.name == "kafka_brokers":
             if self.fresh:
                 yield "", str(self.snapshot.brokers)
             return
         for topic, log in sorted(self.topics.items()):
-            if name == "kafka_topic_partitions":
+            if family.name == "kafka_topic_partitions":
                 yield f'topic="{escape(topic)}"', str(len(log.number))
             elif (log.end != UNKNOWN).all():
                 yield f'topic_name="{escape(topic)}"', str(int(log.end.sum()))
@@ -384,28 +384,3 @@ def _info(text: str, state: GroupState) -> Row:
     states = {"protocol": seen.protocol, "protocol_type": protocol_type, "state": seen.state}
     more = (f'{key}="{escape(str(value or ""))}"' for key, value in states.items())
     return f"{text},{','.join(more)}", "1" if seen.state == "Stable" else "0"
-
-
-def _unowned(state: GroupState) -> int | None:
-    if not state.group.M or state.shown.seen.kind == SHARE:  # nobody owns what is shared
-        return None
-    return unowned(state.group, state.group.owner)
-
-
-_OURS: Final[Mapping[str, Callable[[GroupState], float | None]]] = {
-    "apportion_group_moved_partitions_total": lambda state: state.past.moved,
-    "apportion_group_needless_moves_total": lambda state: state.past.needless,
-    "apportion_group_rebalance_seconds_total": lambda state: state.past.rebalance_ms / 1000,
-    "apportion_group_standstill_partition_seconds_total": lambda state: state.past.standstill_ms / 1000,
-    "apportion_group_excess_moves": lambda state: state.distance.moves if state.distance else None,
-    "apportion_group_excess_squares": lambda state: state.distance.squares if state.distance else None,
-    "apportion_group_topic_concentration": lambda state: state.concentration,
-    "apportion_group_members": lambda state: state.group.M,
-    "apportion_group_advised_members": lambda state: state.advised_members,
-    "apportion_group_time_to_catch_up_seconds": lambda state: state.catch_up_s,
-    "apportion_group_partitions_expired_unread": lambda state: int(state.expired.sum()),
-    "apportion_group_partitions_maybe_at_marker": lambda state: int(state.maybe_markers.sum()),
-    "apportion_group_unowned_partitions": _unowned,
-    "apportion_group_governed_plan_timestamp_seconds": lambda state: state.plan[0] if state.plan else None,
-    "apportion_group_governed_plan_differing_partitions": lambda state: state.plan[1] if state.plan else None,
-}

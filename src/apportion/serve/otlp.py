@@ -17,6 +17,7 @@ from typing import Any, Final
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput, MissingExtra
 from apportion.serve.collector import Collector
+from apportion.serve.metrics import BY_NAME
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState
 
@@ -46,6 +47,15 @@ SINCE_START: Final = {
     ),
 }  # fmt: skip
 """Those that only grow, from the server's start on."""
+_FAMILIES: Final = {
+    "kafka.consumer_group.members": "apportion_group_members",
+    "apportion.group.excess_moves": "apportion_group_excess_moves",
+    "apportion.group.excess_squares": "apportion_group_excess_squares",
+    "apportion.group.topic_concentration": "apportion_group_topic_concentration",
+    "apportion.group.rebalance_time": "apportion_group_rebalance_seconds_total",
+    "apportion.group.standstill_time": "apportion_group_standstill_partition_seconds_total",
+}
+"""Which of Prometheus's families says the same."""
 
 
 def check_endpoint(url: str | None) -> None:
@@ -182,23 +192,11 @@ class Exporter:
 
 def _of_group(name: str, state: GroupState) -> Iterator[Point]:
     group = state.group
-    if name == "kafka.consumer_group.members":
-        yield group.M, {}
-    elif name.startswith("apportion"):
-        distance = state.distance
-        value_of: dict[str, float | None] = {
-            "apportion.group.excess_moves": distance.moves if distance else None,
-            "apportion.group.excess_squares": distance.squares if distance else None,
-            "apportion.group.topic_concentration": state.concentration,
-            "apportion.group.rebalance_time": state.past.rebalance_ms / 1000,
-            "apportion.group.standstill_time": state.past.standstill_ms / 1000,
-        }
-        value = value_of[name]
+    if name in _FAMILIES:
+        value = BY_NAME[_FAMILIES[name]].value(state)
         if value is not None:
             yield value, {}
-    else:
-        if group.offsets is None:
-            return
+    elif group.offsets is not None:
         values = group.offsets.committed if ".offset" in name else state.lag
         for t, topic in enumerate(group.topics):
             mine = group.partitions(t)

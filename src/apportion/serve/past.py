@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from apportion.assignors import Assignor
-from apportion.errors import BadInput
-from apportion.history import task_replay
-from apportion.history.broker_tasks import BrokerSticky
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.commits import CommitTimes
 from apportion.history.fold import Folded, Folding
+from apportion.history.group_history import replayed, run_tasks
 from apportion.history.moves import Moves
 from apportion.history.rebalances import Rebalance, latest
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
-from apportion.history.replay import replay, replay_to_dict
 from apportion.history.steps import TopicEntries
 from apportion.history.stood_still import standstills
 from apportion.history.task_layouts import TaskStrategy
@@ -211,7 +208,7 @@ class PastNow:
     @property
     def runs_tasks(self) -> bool:
         """Whether it is a group of Kafka Streams, whose tasks are replayed."""
-        return bool(self.folded.generations) and self.folded.generations[-1].kind == STREAMS
+        return run_tasks(self.folded.generations)
 
     def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
         """The JSON of ``apportion replay`` over the window.
@@ -219,17 +216,7 @@ class PastNow:
         Raises
             BadInput: an assignor of tasks and a group of consumers, or the other way round.
         """
-        generations = self.folded.generations
-        name = assignor if isinstance(assignor, str) else getattr(assignor, "name", "streams")
-        if self.runs_tasks:
-            if not isinstance(assignor, TaskStrategy):
-                raise BadInput("assignor", repr(name), "an assignor of tasks")
-            return task_replay.replay_to_dict(self.name, name, task_replay.replay_tasks(generations, assignor))
-        if isinstance(assignor, BrokerSticky):
-            raise BadInput("assignor", repr(name), "a strategy that gives partitions")
-        strategy = assignor if isinstance(assignor, str) else cast("Assignor", assignor)
-        walked = replay(self.name, generations, strategy, self.all_topics)
-        return replay_to_dict(self.name, name, walked, self.rebalances)
+        return replayed(self.name, self.folded.generations, self.rebalances, self.all_topics, assignor)
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:
