@@ -340,7 +340,7 @@ def test_the_window_keeps_what_rates_and_ages_need_of_longer_series(tmp_path: Pa
 
     def over(window_s: float) -> Any:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(inputs_series, "_source", lambda path: source)
+            patch.setattr(inputs_series, "reader_of", lambda path: source)
             recorded = inputs_series.FolderSeries("", {"g": ["t"]}, window_s)
             return recorded, recorded.of(group)
 

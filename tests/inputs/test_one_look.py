@@ -381,7 +381,7 @@ def refusals(tmp_path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     page.write_bytes(spoilt)
     for name in ("empty", "gold", "silver", "version", "file", "not there"):
         if (tmp_path / name).is_dir():
-            yield f"groups {name}", lambda name=name: sniff.groups_in_folder(str(tmp_path / name))
+            yield f"groups {name}", lambda name=name: load_history.groups_in_folder(str(tmp_path / name))
         yield f"histories {name}", lambda name=name: load_history.load_histories(tmp_path / name)
         yield f"tables {name}", lambda name=name: tables.load_histories(tmp_path / name)
         yield f"dump {name}", lambda name=name: dump.load_histories(tmp_path / name)

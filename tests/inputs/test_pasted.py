@@ -94,12 +94,12 @@ def test_a_dash_is_unknown() -> None:
 
 
 def test_the_recorded_cluster_is_the_same_by_kafkas_words_and_by_its_records() -> None:
-    from apportion.inputs import dump
+    from apportion.inputs.load_history import groups_in_folder
 
     truth = recorded() / "truth"
     text = b"\n".join((truth / name).read_bytes() for name in ("offsets.txt", "members.txt", "state.txt"))
     by_tool = {group.name: group for group in groups_in(text)}
-    by_records = {group.name: group for group in dump.read(recorded()) if group.name in by_tool}
+    by_records = {group.name: group for group in groups_in_folder(str(recorded())) if group.name in by_tool}
     assert len(by_records) >= 15
     for name, there in by_records.items():
         here = by_tool[name]

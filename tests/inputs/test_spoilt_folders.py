@@ -127,7 +127,7 @@ def read(folder: Path) -> dict[str, Any]:
     """What each reader says."""
 
     def groups() -> Any:
-        observed = sniff.groups_in_folder(str(folder))
+        observed = load_history.groups_in_folder(str(folder))
         [one] = sniff.chosen(observed, ["feed-cooperative"])
         series = FolderSeries(str(folder), {one.name: one.raw["topics"]}, 30)
         over_time = [series.known, series.now_ms, sorted(series.of(build(one.raw)).items())]

@@ -21,9 +21,9 @@ from apportion.errors import Unavailable
 from apportion.history.records import SHARE, STREAMS
 from apportion.inputs.cluster_round import DescribedGroup, TopicLog
 from apportion.inputs.described_group import Observed
+from apportion.inputs.load_history import groups_in_folder
 from apportion.inputs.log_tails import Tail
 from apportion.inputs.offsets_tail import TailRecord
-from apportion.inputs.sniff import groups_in_folder
 from apportion.serve import app
 from apportion.serve.access import Access
 from apportion.serve.settings import ServerSettings

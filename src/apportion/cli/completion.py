@@ -163,10 +163,10 @@ def _group_names(words: Sequence[str]) -> list[str]:
         path = next((word for word in words[1:-1] if not word.startswith("-") and os.path.exists(word)), None)
         if path is None:
             return _live_names(words)
-        from apportion.inputs import sniff
+        from apportion.inputs import load_history, sniff
 
         if os.path.isdir(path):
-            return [group.name for group in sniff.groups_in_folder(path)]
+            return [group.name for group in load_history.groups_in_folder(path)]
         with open(path, "rb") as file:
             return [group.name for group in sniff.groups_in(file.read(), path)]
     return []

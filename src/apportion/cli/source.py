@@ -60,13 +60,14 @@ def add_connection(parser: Parser) -> None:
 
 def many(args: argparse.Namespace) -> list[Observed]:
     """The groups that the arguments mean, at least one."""
-    from apportion.inputs import sniff
+    from apportion.inputs import load_history, sniff
 
     if args.file is None and is_live(args):
         return _live(args)
     path = _path(args)
     with _reading(path):
-        groups = sniff.groups_in_folder(path) if _is_folder(path) else sniff.groups_in(_content(path), called(path))
+        folder = _is_folder(path)
+        groups = load_history.groups_in_folder(path) if folder else sniff.groups_in(_content(path), called(path))
     return sniff.chosen(groups, args.groups)
 
 

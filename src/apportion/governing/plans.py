@@ -10,6 +10,7 @@ import numpy as np
 from apportion.acting.rule import Outlook
 from apportion.arrays import NOBODY, Ints
 from apportion.governing.rules_file import GroupRule
+from apportion.inputs.governed import holders
 from apportion.model.group import Group
 from apportion.planning import checked
 from apportion.strategy.traits import traits_of
@@ -71,12 +72,7 @@ def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int
     """Partitions that the plan wants elsewhere than they are."""
     names = [key.member_id for key in plan.members]
     ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
-    held = {
-        (topic, p): member
-        for member, fields in raw["members"].items()
-        for topic, ps in fields.get("owned", {}).items()
-        for p in ps
-    }
+    held = holders(raw["members"])
     return sum(
         position != NOBODY and held.get((ids[topic_id], p)) != names[position]
         for topic_id, places in plan.owners.items()

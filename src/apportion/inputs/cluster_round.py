@@ -9,9 +9,8 @@ rest goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -182,29 +181,13 @@ class _Look:
 
     async def _described(self, listed: Mapping[str, tuple[int, str]]) -> dict[str, dict[str, Any]]:
         """Each group's facts and members, each asked for as its protocol has it."""
-        from kafka.protocol.admin.groups import DescribeGroupsRequest
-
-        from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-
         descriptions: dict[str, dict[str, Any]] = {}
-
-        def of_kind(wanted: str) -> Iterator[tuple[int, list[str]]]:
-            return _batches({name: node for name, (node, kind) in listed.items() if kind == wanted})
-
-        requests: list[tuple[list[str], Any, Callable[[Any], dict[str, Any]]]] = [
-            (names, self._start(DescribeGroupsRequest(groups=names), node), live.classic_facts)
-            for node, names in of_kind("classic")
+        requests = [
+            (names, self._start(live.request(kind, names), node), kind)
+            for kind in ("classic", "consumer", *tasks_and_shares.KINDS)
+            for node, names in _batches({name: node for name, (node, its) in listed.items() if its == kind})
         ]
-        requests += [
-            (names, self._start(ConsumerGroupDescribeRequest(group_ids=names), node), live.consumer_facts)
-            for node, names in of_kind("consumer")
-        ]
-        requests += [
-            (names, self._start(tasks_and_shares.request(kind, names), node), partial(tasks_and_shares.facts, kind))
-            for kind in tasks_and_shares.KINDS
-            for node, names in of_kind(kind)
-        ]
-        for names, future, facts in requests:
+        for names, future, kind in requests:
             answer = await self._answer(future, "", names)
             for group in answer.groups if answer is not None else ():
                 if group.error_code == live.NOT_FOUND or group.group_state == "Dead":
@@ -212,7 +195,7 @@ class _Look:
                 if group.error_code:
                     self.round.unknown[group.group_id] = self._wrong(group.error_code) or ""
                     continue
-                descriptions[group.group_id] = facts(group if facts is live.classic_facts else group.to_dict())
+                descriptions[group.group_id] = live.facts_of(kind, group)
         return descriptions
 
     async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:

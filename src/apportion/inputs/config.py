@@ -137,13 +137,6 @@ def _check_server(servers: str) -> None:
     """Each of ``host:port,host:port``; a host alone is a frequent slip that a client would wait long for."""
     for server in servers.split(","):
         host, colon, port = server.strip().rpartition(":")
-        if not (
-            colon
-            and host
-            and "/" not in host
-            and port.isascii()
-            and port.isdecimal()
-            and len(port) < 6
-            and 0 < int(port) < 65536
-        ):
+        whole = port.isascii() and port.isdecimal() and len(port) < 6
+        if not (colon and host and "/" not in host and whole and 0 < int(port) < 65536):
             raise BadInput("bootstrap server", repr(server[:80]), "HOST:PORT, as in localhost:9092")

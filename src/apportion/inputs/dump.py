@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from apportion.errors import UnreadableBytes
 from apportion.history.commits import GroupCommits, commit_time, topic_names
 from apportion.history.ends_then import EndSamples
 from apportion.history.fold import OTHERS
@@ -20,13 +19,7 @@ from apportion.history.records import GroupRecord
 from apportion.inputs import dump_files, parquet
 from apportion.inputs.described_group import Observed
 from apportion.inputs.dump_files import ENDS, FILLED, RECORDS, TOPICS
-from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
-
-
-def read(path: str | Path) -> list[Observed]:
-    """Every group of a dump that is not gone, as it stands after the last record, by name."""
-    memory = load_histories(path)
-    return [observed(group) for group in memory.living]
+from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, readable
 
 
 def observed(group: GroupHistory) -> Observed:
@@ -61,12 +54,7 @@ def _as_live(group: GroupHistory) -> dict[str, Any]:
 
 def next_offsets(path: str | Path) -> dict[int, int]:
     """Partition of the topic to the offset behind its last record."""
-    following: dict[int, int] = {}
-    for file in dump_files.find(path).records:
-        table = parquet.read(file, RECORDS, FILLED).group_by("partition").aggregate([("offset", "max")])
-        for partition, offset in zip(table["partition"].to_pylist(), table["offset_max"].to_pylist(), strict=True):
-            following[partition] = max(following.get(partition, 0), offset + 1)
-    return following
+    return parquet.behind_newest(dump_files.find(path).records, RECORDS, FILLED, "partition", "offset")
 
 
 def load_histories(path: str | Path) -> GroupHistories:
@@ -83,10 +71,7 @@ def load_histories(path: str | Path) -> GroupHistories:
 def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, int]]:
     """Every commit as group, (topic, partition), commit time (ms) and offset, in the order of the records."""
     for raw in _records(dump_files.find(path).records):
-        try:
-            record = decode(raw.key, raw.value)
-        except UnreadableBytes:
-            continue
+        record = readable(raw.key, raw.value)
         if isinstance(record, Commit) and record.committed is not None:
             at = commit_time(record.commit_time)
             if at is not None:
@@ -139,10 +124,7 @@ class _Raw:
 
 
 def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: set[tuple[str, str]]) -> None:
-    try:
-        record = decode(raw.key, raw.value)
-    except UnreadableBytes:
-        return
+    record = readable(raw.key, raw.value)
     if isinstance(record, Commit):
         drafts.setdefault(record.group, GroupUnderway()).commit(record)
         if record.topic_id is not None:

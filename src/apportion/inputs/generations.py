@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from apportion.errors import UnreadableBytes
 from apportion.history import rebalances
 from apportion.history.fold import fold
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import OFFSETS, Cluster, partition_of_group, read_committed
 from apportion.inputs.config import Connection
-from apportion.wire.coordinator import EpochRecord, GroupGeneration, decode
+from apportion.wire.coordinator import EpochRecord, GroupGeneration, readable
 
 MOST_RECORDS: Final = 500_000
 """Records that are read in all; groups of partitions beyond stay without a generation."""
@@ -73,10 +72,7 @@ def _records(
                 connection.bootstrap, connection.properties.settings, OFFSETS, log.partition, log.begin, log.last_stable
             ):
                 for key, value, offset, at, _ in records:
-                    try:
-                        record = decode(key, value)
-                    except UnreadableBytes:
-                        continue
+                    record = readable(key, value)
                     if isinstance(record, GroupGeneration | EpochRecord) and record.group in known:
                         yield GroupRecord(offset, at, record)
 

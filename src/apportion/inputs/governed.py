@@ -62,6 +62,16 @@ class CarriedPlan:
         }
 
 
+def holders(members: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, int], str]:
+    """(topic, partition) to the member that says it holds it, of members as group.json has them."""
+    return {
+        (topic, p): member
+        for member, fields in members.items()
+        for topic, numbers in fields.get("owned", {}).items()
+        for p in numbers
+    }
+
+
 def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan | None:
     """The plan of a group's carriers, held against group.json; None where it carries none, or was let go."""
     number = max((part.number for part in carried), default=0)
@@ -72,12 +82,7 @@ def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan
     digest_of = {m: MemberKey(m, fields.get("instance_id")).digest(parts[0].salt) for m, fields in members.items()}
     by_digest = {digest: m for m, digest in digest_of.items()}
     names = {topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
-    held = {
-        (topic, p): member
-        for member, fields in members.items()
-        for topic, numbers in fields.get("owned", {}).items()
-        for p in numbers
-    }
+    held = holders(members)
     differs: dict[tuple[str, int], str] = {}
     for part in parts:
         planned = [by_digest.get(digest) for digest in part.digests]

@@ -29,6 +29,10 @@ NOT_FOUND: Final = 69
 """GROUP_ID_NOT_FOUND."""
 CLASSIC: Final = 0
 """A member of the classic protocol in a group of the new one (ConsumerGroupDescribe, version 1: member type)."""
+_TOLD: Final = (
+    "state", "protocol", "kind", "generation", "sentences", "assigned_data", "carried", "governed", "classic_members",
+)  # fmt: skip
+"""What a description has of an ``Observed``, by the same names."""
 Committed = Mapping[tuple[str, int], int]
 
 
@@ -157,50 +161,52 @@ def _described(admin: Any, kinds: Mapping[str, str]) -> dict[str, dict[str, Any]
     for kind in tasks_and_shares.KINDS:
         mine = [name for name in kinds if kinds[name] == kind]
         if mine:
-            descriptions |= admin._manager.run(_describe_others, admin, mine, kind)
+            descriptions |= admin._manager.run(_describe, admin, mine, kind)
     names = [name for name in kinds if kinds[name] not in tasks_and_shares.KINDS]
-    if names:
-        descriptions |= admin._manager.run(_describe_classics, admin, names)
-    consumers = [name for name in names if name not in descriptions]
-    if consumers:
-        descriptions |= admin._manager.run(_describe_consumers, admin, consumers)
+    for kind in ("classic", "consumer"):
+        if left := [name for name in names if name not in descriptions]:
+            descriptions |= admin._manager.run(_describe, admin, left, kind)
     return descriptions
 
 
-async def _describe_others(admin: Any, names: Sequence[str], kind: str) -> dict[str, dict[str, Any]]:
-    """ShareGroupDescribe or StreamsGroupDescribe at each group's coordinator."""
+async def _describe(admin: Any, names: Sequence[str], kind: str) -> dict[str, dict[str, Any]]:
+    """What each coordinator says of its groups, asked for as groups of a kind."""
     from kafka import errors
 
-    descriptions = {}
+    mine: dict[int, list[str]] = {}
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
-        answer = await admin._manager.send(tasks_and_shares.request(kind, [name]), node_id=coordinator)
-        for group in answer.to_dict()["groups"]:
-            if group["error_code"] == NOT_FOUND:
-                continue
-            if group["error_code"]:
-                raise errors.for_code(group["error_code"])(name)
-            descriptions[name] = tasks_and_shares.facts(kind, group)
-    return descriptions
-
-
-async def _describe_classics(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """DescribeGroups at each coordinator; the members' bytes are read by us, as they may be anything."""
-    from kafka import errors
-    from kafka.protocol.admin.groups import DescribeGroupsRequest
-
-    requests: dict[int, list[str]] = {}
-    for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
-        requests.setdefault(coordinator, []).append(name)
+        mine.setdefault(coordinator, []).append(name)
     descriptions = {}
-    for coordinator, mine in requests.items():
-        answer = await admin._manager.send(DescribeGroupsRequest(groups=mine), node_id=coordinator)
+    for coordinator, of_it in mine.items():
+        answer = await admin._manager.send(request(kind, of_it), node_id=coordinator)
         for group in answer.groups:
             if group.error_code == NOT_FOUND or group.group_state == "Dead":
-                continue  # a group of the new protocol
+                continue  # it has ended, or is one of another protocol
             if group.error_code:
                 raise errors.for_code(group.error_code)(group.group_id)
-            descriptions[group.group_id] = classic_facts(group)
+            descriptions[group.group_id] = facts_of(kind, group)
     return descriptions
+
+
+def request(kind: str, names: Sequence[str]) -> Any:
+    """The request that describes groups of a kind; some kafka-python does not offer itself."""
+    if kind == "classic":
+        from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+        return DescribeGroupsRequest(groups=list(names))
+    if kind == "consumer":
+        from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+        return ConsumerGroupDescribeRequest(group_ids=list(names))
+    return tasks_and_shares.request(kind, names)
+
+
+def facts_of(kind: str, group: Any) -> dict[str, Any]:
+    """What the answer to ``request`` says of one group."""
+    if kind == "classic":
+        return classic_facts(group)
+    fields = group.to_dict()
+    return consumer_facts(fields) if kind == "consumer" else tasks_and_shares.facts(kind, fields)
 
 
 def classic_facts(group: Any) -> dict[str, Any]:
@@ -238,24 +244,6 @@ def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
         "owned": owned,
         "assigned_data": bool(assigned and assigned.user_data),
     }
-
-
-async def _describe_consumers(admin: Any, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """ConsumerGroupDescribe (KIP-848), which kafka-python does not offer itself, at each group's coordinator."""
-    from kafka import errors
-
-    from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-
-    descriptions = {}
-    for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
-        answer = await admin._manager.send(ConsumerGroupDescribeRequest(group_ids=[name]), node_id=coordinator)
-        for group in answer.to_dict()["groups"]:
-            if group["error_code"] == NOT_FOUND or group["group_state"] == "Dead":
-                continue  # it has ended
-            if group["error_code"]:
-                raise errors.for_code(group["error_code"])(name)
-            descriptions[name] = consumer_facts(group)
-    return descriptions
 
 
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -412,17 +400,5 @@ def observed_group(
     named = {topic: ids[topic] for topic in topics if topic in ids} if ids else {}
     with_ids = {"topic_ids": named} if named else {}
     raw = {"version": 1, "group": name, "topics": topics, **with_ids, "members": members}
-    return Observed(
-        raw,
-        description["state"],
-        description["protocol"],
-        description["kind"],
-        coordinator,
-        description["generation"],
-        description["sentences"],
-        members=description.get("seats", ()),
-        assigned_data=description.get("assigned_data"),
-        carried=description.get("carried", ()),
-        governed=description.get("governed"),
-        classic_members=description.get("classic_members", ()),
-    )
+    told = {field: description[field] for field in _TOLD if field in description}
+    return Observed(raw, coordinator=coordinator, members=description.get("seats", ()), **told)

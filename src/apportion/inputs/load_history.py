@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from apportion.errors import BadInput, MissingExtra
 from apportion.history.group_history import GroupHistories
 from apportion.inputs import sniff
+from apportion.inputs.described_group import Observed
 
 
-def load_histories(path: str | Path) -> GroupHistories:
-    """Every group of the folder; ``memory.group(name).replay("sticky")`` is the JSON of ``apportion replay``."""
+def reader_of(path: str | Path) -> Any:
+    """The module that reads the folder: ``dump`` or ``tables``, which have the same functions."""
     if not Path(path).is_dir():
         obstacle = "a file" if Path(path).exists() else "no such folder"
         raise BadInput(str(path), obstacle, "a folder: a dump (records/) or the pipeline's tables (silver/, gold/)")
@@ -19,15 +21,26 @@ def load_histories(path: str | Path) -> GroupHistories:
         from apportion.inputs import dump, tables
     except ModuleNotFoundError:
         raise MissingExtra(f"Reading a {kind}", "spark") from None
-    return dump.load_histories(path) if kind == "dump" else tables.load_histories(path)
+    return dump if kind == "dump" else tables
+
+
+def load_histories(path: str | Path) -> GroupHistories:
+    """Every group of the folder; ``memory.group(name).replay("sticky")`` is the JSON of ``apportion replay``."""
+    histories: GroupHistories = reader_of(path).load_histories(path)
+    return histories
 
 
 def next_offsets(path: str | Path) -> dict[int, int]:
     """Partition of ``__consumer_offsets`` to the first offset behind what the folder has, for whoever reads on."""
-    if sniff.folder_kind(str(path)) == "dump":
-        from apportion.inputs import dump
+    offsets: dict[int, int] = reader_of(path).next_offsets(path)
+    return offsets
 
-        return dump.next_offsets(path)
-    from apportion.inputs import tables
 
-    return tables.next_offsets(path)
+def groups_in_folder(path: str | Path) -> list[Observed]:
+    """Every living group of the folder, described at its newest records."""
+    living = load_histories(path).living
+    if not living:
+        raise BadInput(str(path), "no group", "records or tables of at least one group")
+    from apportion.inputs.dump import observed
+
+    return [observed(group) for group in living]

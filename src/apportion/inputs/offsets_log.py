@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.errors import UnreadableBytes
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import OFFSETS, connect, read_committed
 from apportion.inputs.config import Connection
-from apportion.wire.coordinator import EpochRecord, GroupGeneration, decode
+from apportion.wire.coordinator import EpochRecord, GroupGeneration, readable
 
 MOST_RECORDS: Final = 500_000
 """Records that are read in all; partitions beyond are left out."""
@@ -69,10 +68,7 @@ def _read(connection: Connection, partition: int, end: int) -> dict[str, list[Gr
             if offset != due:
                 return None
             due += 1
-            try:
-                record = decode(key, value)
-            except UnreadableBytes:
-                continue
+            record = readable(key, value)
             if isinstance(record, GroupGeneration | EpochRecord):
                 groups.setdefault(record.group, []).append(GroupRecord(offset, at, record))
     return groups if due == end else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -138,6 +138,18 @@ def read(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ())
                 raise BadInput(where, _why(error), f"numbers of {whole.bit_width} bits") from None
         table = table.set_column(i, name, column)
     return table.select(list(columns))
+
+
+def behind_newest(
+    files: Iterable[Path], columns: Mapping[str, Check], filled: Collection[str], partition: str, offset: str
+) -> dict[int, int]:
+    """Of each partition that the files have rows of, the offset behind the greatest."""
+    behind: dict[int, int] = {}
+    for file in files:
+        newest = read(file, columns, filled).group_by(partition).aggregate([(offset, "max")])
+        for number, last in zip(newest[partition].to_pylist(), newest[f"{offset}_max"].to_pylist(), strict=True):
+            behind[number] = max(behind.get(number, 0), last + 1)
+    return behind
 
 
 def _plain(type_: Any) -> Any:

@@ -6,14 +6,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import compress
-from typing import Any
 
 import numpy as np
 
 from apportion.history.commits import TopicPartition
 from apportion.history.lag_time import SAMPLES_MAX, Series, thinned
-from apportion.inputs import sniff
 from apportion.inputs.config import Connection
+from apportion.inputs.load_history import reader_of
 from apportion.model.group import Group
 
 AllSeries = Mapping[TopicPartition, Series]
@@ -36,7 +35,7 @@ class FolderSeries:
     """
 
     def __init__(self, path: str, groups: Mapping[str, Collection[str]], window_s: float) -> None:
-        self._source, self._path, self._groups = _source(path), path, frozenset(groups)
+        self._source, self._path, self._groups = reader_of(path), path, frozenset(groups)
         self.now_ms = 0
         ends = _sampled(self._ends_of({topic for topics in groups.values() for topic in topics}), _thinned)
         self._ends = _ordered(ends, _thinned)
@@ -74,17 +73,6 @@ class FolderSeries:
             for where in places
             if where in self._ends or where in commits
         }
-
-
-def _source(path: str) -> Any:
-    """The reader of a dump, or of tables."""
-    if sniff.folder_kind(path) == "dump":
-        from apportion.inputs import dump
-
-        return dump
-    from apportion.inputs import tables
-
-    return tables
 
 
 def of_cluster(

@@ -7,7 +7,7 @@ import os
 import re
 from typing import Any, Final
 
-from apportion.errors import ApportionError, BadInput, Unavailable, install_command, within
+from apportion.errors import ApportionError, BadInput, within
 from apportion.inputs.described_group import Observed
 
 NEEDED: Final = (
@@ -85,25 +85,6 @@ def folder_kind(path: str) -> str:
     if {"silver", "gold"} & files:
         return "tables"
     raise BadInput(path, "a folder with neither records/ nor silver/ and gold/", NEEDED)
-
-
-def groups_in_folder(path: str) -> list[Observed]:
-    """Every group of a dump or of tables, as it stands at the end."""
-    kind = folder_kind(path)
-    try:
-        if kind == "dump":
-            from apportion.inputs import dump
-
-            groups = dump.read(path)
-        else:
-            from apportion.inputs import tables
-
-            groups = tables.read(path)
-    except ModuleNotFoundError as error:
-        raise Unavailable(f"{path}: reading a {kind} needs {error.name}: {install_command('spark')}") from None
-    if not groups:
-        raise BadInput(path, "no group", "records or tables of at least one group")
-    return groups
 
 
 def _from_json(content: bytes, name: str) -> list[Observed]:

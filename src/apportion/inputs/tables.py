@@ -15,8 +15,7 @@ from apportion.history import rows
 from apportion.history.commits import GroupCommits
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.inputs import parquet
-from apportion.inputs.described_group import Observed
-from apportion.inputs.dump import ends_in, observed, read_world
+from apportion.inputs.dump import ends_in, read_world
 from apportion.inputs.parquet import BIGINT, BOOLEAN, INT, LIST, TEXT, TIME
 
 _SOURCE: Final = {"source_partition": INT, "source_offset": BIGINT}
@@ -42,11 +41,6 @@ SOURCE: Final = "source.json"
 """What a build leaves beside its tables: their version, the dump that they are of, its settings."""
 
 NEEDED: Final = "tables that `apportion pipeline build` made: a folder with silver/ and gold/"
-
-
-def read(path: str | Path) -> list[Observed]:
-    """Every group of the tables that is not gone, as it stands after the last record, by name."""
-    return [observed(group) for group in load_histories(path).living]
 
 
 def load_histories(path: str | Path) -> GroupHistories:
@@ -91,16 +85,9 @@ def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:
 
 def next_offsets(path: str | Path) -> dict[int, int]:
     """Partition of the topic to the offset behind the last record that a silver table has."""
-    next_of: dict[int, int] = {}
-    for table in ("silver/commits", "silver/generations", "silver/epochs"):
-        for file in _files(Path(path), table):
-            rows = (
-                parquet.read(file, _SOURCE, FILLED).group_by("source_partition").aggregate([("source_offset", "max")])
-            )
-            columns = (rows[name].to_pylist() for name in ("source_partition", "source_offset_max"))
-            for partition, offset in zip(*columns, strict=True):
-                next_of[partition] = max(next_of.get(partition, 0), offset + 1)
-    return next_of
+    tables = ("silver/commits", "silver/generations", "silver/epochs")
+    files = [file for table in tables for file in _files(Path(path), table)]
+    return parquet.behind_newest(files, _SOURCE, FILLED, *_SOURCE)
 
 
 def check_version(folder: Path) -> None:

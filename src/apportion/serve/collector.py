@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from apportion.arrays import UNKNOWN
-from apportion.errors import ApportionError, UnreadableBytes
+from apportion.errors import ApportionError
 from apportion.history.commits import commit_time
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
@@ -38,7 +38,7 @@ from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.tails import Tails
-from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, decode
+from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, readable
 
 log = logging.getLogger("apportion.serve")
 
@@ -346,10 +346,7 @@ class Collector:
         """A batch of records of ``__consumer_offsets``; one that nobody can read is passed over."""
         with self._lock:
             for raw in batch:
-                try:
-                    record = decode(raw.key, raw.value)
-                except UnreadableBytes:
-                    continue
+                record = readable(raw.key, raw.value)
                 if isinstance(record, Commit):
                     if not record.tombstone and record.group in self._pasts:
                         at = commit_time(record.commit_time)

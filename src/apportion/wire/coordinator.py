@@ -165,6 +165,14 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
     return Other(key_type, False, Reader(value).int16())
 
 
+def readable(key: bytes | None, value: bytes | None) -> Record | None:
+    """One record; None of one that nobody can read."""
+    try:
+        return decode(key, value)
+    except UnreadableBytes:
+        return None
+
+
 def _open(key_type: int, value: bytes) -> tuple[Reader, int]:
     """A reader behind the version of a value, which is one that Kafka knows."""
     reader = Reader(value)
