@@ -74,16 +74,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
         shown, notes = ([speeds[1]], speeds[2]) if speeds else ([], [])
-        emit_tables(
-            [table, *shown],
-            args.output,
-            [
-                *comparing.notes_now(observed.group),
-                *advice(comparison),
-                *notes,
-                *source.assumptions(observed),
-            ],
-        )
+        before, behind = [*comparing.notes_now(observed.group), *advice(comparison)], source.assumptions(observed)
+        emit_tables([table, *shown], args.output, [*before, *notes, *behind])
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli import BREACHED, OK, progress, source
 from apportion.cli.output import emit_json, emit_tables
@@ -22,28 +22,26 @@ EXAMPLES = (
     ("would a rebalance move too much?", "apportion gate group.json --assignor sticky --max-moves 10 --max-skew 1"),
     ("is one member swamped now?", "apportion gate group.json --now --max-lag-share 0.9 --max-lag 1000000"),
 )  # fmt: skip
+_LIMITS: Final = (
+    ("max-moves", "N", "partitions that change owner"),
+    ("max-skew", "N", "most loaded member minus least loaded, per capacity"),
+    ("max-lag", "N", "messages of the heaviest member; with --now, or that nobody reads"),
+    ("max-lag-share", "X", "of all lag, on one member: 0 to 1"),
+    ("max-cross-rack", "N", "partitions read across racks"),
+    ("max-unowned", "N", "wanted partitions without an owner"),
+    ("max-topic-share", "X", "of one topic's partitions, on one member: 0 to 1"),
+    ("max-double-readers", "N", "with --now: partitions that several members read (0)"),
+)
+"""A limit, N a whole number or X a share, and what it is on."""
 
 
 def add_arguments(parser: Parser) -> None:
     """What to judge, and the limits."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a plan or a group; - is standard input")
     limits = parser.add_argument_group("limits")
-    limits.add_argument("--max-moves", metavar="N", type=whole(), help="partitions that change owner")
-    limits.add_argument(
-        "--max-skew", metavar="N", type=whole(), help="most loaded member minus least loaded, per capacity"
-    )
-    limits.add_argument(
-        "--max-lag", metavar="N", type=whole(), help="messages of the heaviest member; with --now, or that nobody reads"
-    )
-    limits.add_argument("--max-lag-share", metavar="X", type=_share, help="of all lag, on one member: 0 to 1")
-    limits.add_argument("--max-cross-rack", metavar="N", type=whole(), help="partitions read across racks")
-    limits.add_argument("--max-unowned", metavar="N", type=whole(), help="wanted partitions without an owner")
-    limits.add_argument(
-        "--max-topic-share", metavar="X", type=_share, help="of one topic's partitions, on one member: 0 to 1"
-    )
-    limits.add_argument(
-        "--max-double-readers", metavar="N", type=whole(), help="with --now: partitions that several members read (0)"
-    )
+    for name, metavar, meaning in _LIMITS:
+        kind = whole() if metavar == "N" else _share
+        limits.add_argument(f"--{name}", metavar=metavar, type=kind, help=meaning)
     limits.add_argument("--require-proof", action="store_true", help="every goal of the strategy proved optimal")
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
     source.add_group_choice(parser)
@@ -76,11 +74,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _limits(args: argparse.Namespace) -> Limits:
-    names = (
-        *("max_moves", "max_skew", "max_lag", "max_lag_share", "max_cross_rack", "max_unowned", "max_topic_share"),
-        "max_double_readers",
-    )
-    limits = {name.replace("_", "-"): value for name in names if (value := getattr(args, name)) is not None}
+    given = {name: getattr(args, name.replace("-", "_")) for name, _, _ in _LIMITS}
+    limits = {name: value for name, value in given.items() if value is not None}
     if args.require_proof:
         limits["require-proof"] = True
     if not limits:

@@ -86,17 +86,7 @@ def _batch(args: argparse.Namespace) -> int:
     """One group a line in, one plan a line out; memory holds one line."""
     from apportion.cli.batch import answer_lines
 
-    for name in (
-        "explain",
-        "diff",
-        "saved",
-        "save",
-        "groups",
-        "subscriptions",
-        "bootstrap_server",
-        "command_config",
-        "context",
-    ):
+    for name in ("explain", "diff", "saved", "save", "groups", "subscriptions", *source.CONNECTION):
         if getattr(args, name):
             option = {"groups": "--group", "subscriptions": "--subscribe"}.get(name, "--" + name.replace("_", "-"))
             raise Usage("apportion plan", f"{option} is for a single group, not for --batch")

@@ -64,21 +64,14 @@ def slow(description: str, total: int | None = None, *, waits_for: str = "") -> 
     waits_for
         What the work waits for, which may never come: elsewhere than at a terminal a line tells of it after a while.
     """
-    if not _at_terminal():
-        timer = Timer(WAITED_S, tell, [f"{waits_for} has not answered yet: waiting for it"]) if waits_for else None
-        if timer is not None:
-            timer.daemon = True
-            timer.start()
-        try:
-            yield lambda piece: None
-        finally:
-            if timer is not None:
-                timer.cancel()
-        return
     bar = _Late(description, total)
-    timer = Timer(AFTER_S, bar.show)
+    if _at_terminal():
+        timer = Timer(AFTER_S, bar.show)
+    else:
+        timer = Timer(WAITED_S, tell, [f"{waits_for} has not answered yet: waiting for it"])
     timer.daemon = True
-    timer.start()
+    if _at_terminal() or waits_for:
+        timer.start()
     try:
         yield bar.begin
     finally:

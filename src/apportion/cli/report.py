@@ -74,15 +74,13 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
 
 def _switched(observed: Observed) -> dict[str, Any]:
     """A group as it stands, and what a switch would do, where it is one of consumers with members."""
-    from apportion.history.switch_measures import GroupFacts
-    from apportion.history.switching import switch
-    from apportion.model.build import build
+    from apportion.cli.switch import switch_of
+    from apportion.history.switch_measures import why_left_out
     from apportion.report import page_groups
 
-    if not observed.raw["members"] or observed.kind not in (None, "classic", "consumer"):
+    if why_left_out(observed.kind, len(observed.raw["members"])):
         return page_groups.of_observed(observed)
-    facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-    return page_groups.with_switch(observed, switch(build(observed.raw), facts))
+    return page_groups.with_switch(observed, switch_of(observed))
 
 
 def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:

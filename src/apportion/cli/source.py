@@ -30,16 +30,17 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 256 << 20
 """Of an input that is read whole: the rows of a million partitions are half of it, and an endless pipe must end."""
+CONNECTION: Final = ("bootstrap_server", "command_config", "context")
+"""Options that say how to reach a cluster."""
 
 
-def add_group_choice(parser: Parser, live: bool = True) -> None:
+def add_group_choice(parser: Parser) -> None:
     """``--group``, and the options that reach a live cluster, named as Kafka's own tools name them."""
     parser.add_argument(
         "--group", metavar="GROUP", dest="groups", action="append", default=[],
         help="which group, where the input holds several (describe and report take more than one)",
     )  # fmt: skip
-    if live:
-        add_connection(parser)
+    add_connection(parser)
 
 
 def add_subscribe(parser: Parser) -> None:
@@ -239,10 +240,7 @@ def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | O
     """The plan.json that the input holds, else its one group; see ``_plannable`` for ``whole``."""
     from apportion.inputs import sniff
 
-    if args.file is None and is_live(args):
-        return one(args)
-    path = _path(args)
-    if _is_folder(path):
+    if (args.file is None and is_live(args)) or _is_folder(path := _path(args)):
         return one(args)
     with _reading(path):
         content = _content(path)
@@ -320,7 +318,7 @@ def _is_far(path: str) -> bool:
 
 def choose(args: argparse.Namespace) -> None:
     """Refuse a file beside an option for a live cluster, which would mean nothing."""
-    for name in ("bootstrap_server", "command_config", "context", "all_groups"):
+    for name in (*CONNECTION, "all_groups"):
         if args.file is not None and getattr(args, name, None) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")
@@ -378,8 +376,7 @@ def open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:
     try:
         return open(path, "rb")
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise Unavailable(f"cannot read {path!r}: {why}.") from None
+        raise Unavailable(f"cannot read {path!r}: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def write_whole(path: str, text: str) -> None:
@@ -405,8 +402,7 @@ def write_whole(path: str, text: str) -> None:
             os.unlink(draft)
             raise
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise Unavailable(f"cannot write {path!r}: {why}.") from None
+        raise Unavailable(f"cannot write {path!r}: {getattr(error, 'strerror', None) or error}.") from None
 
 
 def _umask() -> int:
@@ -426,7 +422,7 @@ def is_live(args: argparse.Namespace) -> bool:
 
     Also an empty one: where a script's variable was not set, standard input was not meant.
     """
-    given = (args.bootstrap_server, args.command_config, args.context)
+    given = [getattr(args, name) for name in CONNECTION]
     if any(option is not None for option in given) or getattr(args, "all_groups", False):
         return True
     from apportion.inputs import config

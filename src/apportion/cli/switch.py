@@ -85,9 +85,7 @@ def _switches(args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list
     folder = source.folder(args)
     if folder is not None:
         return _of_folder(folder, args.groups, left_out)
-    from apportion.history.switch_measures import GroupFacts, why_left_out
-    from apportion.history.switching import switch
-    from apportion.model.build import build
+    from apportion.history.switch_measures import why_left_out
 
     many = source.many(args)
     for observed in many:
@@ -100,9 +98,18 @@ def _switches(args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list
             if why := why_left_out(observed.kind, len(observed.raw["members"])):
                 left_out.append((observed.name or "", why))
             else:
-                facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-                looked.append((switch(build(observed.raw), facts, scored=score), observed, None))
+                looked.append((switch_of(observed, score), observed, None))
     return _at_least_one(looked, args.file or "the cluster", left_out)
+
+
+def switch_of(observed: Observed, score: Score | None = None) -> Switch:
+    """What a switch would do to a group of which only the present is known."""
+    from apportion.history.switch_measures import GroupFacts
+    from apportion.history.switching import switch
+    from apportion.model.build import build
+
+    facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
+    return switch(build(observed.raw), facts, scored=score)
 
 
 def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | None:

@@ -96,6 +96,8 @@ def run(args: argparse.Namespace) -> int:
     """Plan step by step, and show what each does."""
     from apportion import rollouts
     from apportion.history.records import STREAMS
+    from apportion.report import comparing
+    from apportion.report import rollouts as pictures
 
     texts = getattr(args, "steps", None)
     if not texts:
@@ -120,18 +122,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         emit_json({"version": 1, "steps": [stage.to_dict() for stage in stages]})
     elif args.output == "html":
-        from apportion.report import rollouts as pictures
-
         emit_page([pictures.page_data(observed, group, stages, times)], source.input_name(args))
     elif shown:
-        from apportion.report import rollouts as pictures
-
         notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *under_notes]
         emit_tables([pictures.table(stages)], args.output, notes)
     else:
-        from apportion.report import comparing
-        from apportion.report import rollouts as pictures
-
         planned = [(stage.step, stage.plan) for stage in stages]
         notes = [*comparing.step_notes(planned), *pictures.changes_in_words(stages), *under_notes]
         emit_tables([comparing.steps(group, planned)], args.output, notes)

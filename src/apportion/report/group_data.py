@@ -84,6 +84,12 @@ def group_data(
     }
 
 
+def told_of(observed: Observed, advice: Sequence[str]) -> dict[str, Any]:
+    """The facts of ``group_data`` that a described group tells, and advice on it."""
+    facts = {"state": observed.state or "", "protocol": observed.protocol or "", "generation": observed.generation}
+    return {**facts, "advice": advice}
+
+
 def _listed(group: Group, facts: Mapping[str, Any]) -> Listed:
     """What the list says of a group of which there are facts alone."""
     raw = {"group": group.name}

@@ -28,15 +28,8 @@ def partitions(group: Group, times: GroupTime) -> TextTable:
             lag_time = times.partitions.row(p)
             owner = int(group.owner[p])
             rates = (_rounded(lag_time.written), _rounded(lag_time.read))
-            rows.append(
-                (
-                    group.name,
-                    *group.name_of(p),
-                    *_time(lag_time),
-                    *rates,
-                    None if owner == NOBODY else group.members[owner],
-                )
-            )
+            reader = None if owner == NOBODY else group.members[owner]
+            rows.append((group.name, *group.name_of(p), *_time(lag_time), *rates, reader))
     return TextTable(("GROUP", "TOPIC", "PARTITION", *_TIME, "WRITTEN", "READ", "CONSUMER-ID"), rows,
                  extra=frozenset({"GROUP"}))  # fmt: skip
 

@@ -15,7 +15,7 @@ from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report import switching
 from apportion.report.describing import shown
-from apportion.report.group_data import group_data
+from apportion.report.group_data import group_data, told_of
 from apportion.report.group_list import Listed
 from apportion.report.lag_text import behind_by_topic, in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels
@@ -117,6 +117,8 @@ def facts(
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
     distinct = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
+    compared = Comparison(group, distinct, {}, None, observed.kind, observed.protocol)
+    advised = advice(compared) if len(distinct) > 1 else []
     seen = shown(observed, group)
     rebalanced_at = [rebalance.at for rebalance in past.rebalances] if past is not None else []
     word, figures = judge(group, observed.kind, observed.protocol, observed.owners_told, rebalanced_at)
@@ -126,18 +128,13 @@ def facts(
         over_time["last_hour"] = in_last_hour(rebalanced_at, now_ms or max(rebalanced_at))
     behind = () if times is None else behind_by_topic(group, times.partitions)
     return {
-        "state": observed.state or "",
-        "protocol": observed.protocol or "",
+        **told_of(observed, advised),
         "kind": observed.kind or "",
-        "generation": observed.generation,
         "verdict": word,
         "why": why,
         "listed": Listed(seen, word, why, over_time, behind),
         "roles": roles_data(observed.kind, observed.members),
         "seats": seen.members_data(),
-        "advice": advice(Comparison(group, distinct, {}, None, observed.kind, observed.protocol))
-        if len(distinct) > 1
-        else [],
     }
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
 from apportion.report import task_roles
-from apportion.report.group_data import MOST_ROWS, group_data, summary
+from apportion.report.group_data import MOST_ROWS, group_data, summary, told_of
 from apportion.report.text import Cell, TextTable, span
 from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
 from apportion.wording import count, partitions_in_words, shorten, some_of
@@ -85,15 +85,8 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times:
 
     Members and partitions are those of the end; who owned what before is shown as far as they are still there.
     """
-    facts = {
-        "state": observed.state or "",
-        "protocol": observed.protocol or "",
-        "generation": observed.generation,
-        "advice": [
-            total_sentence(stages),
-            "The rebalances below have not happened: they are what the rollout would bring.",
-        ],
-    }
+    not_yet = "The rebalances below have not happened: they are what the rollout would bring."
+    facts = told_of(observed, [total_sentence(stages), not_yet])
     if not stages:
         return group_data(before, [], facts=facts)
     after = stages[-1].plan.group

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apportion.arrays import NOBODY, ints
 from apportion.model.build import build
 from apportion.model.group_json import group_to_dict
-from apportion.report.group_data import group_data, summary
+from apportion.report.group_data import group_data, summary, told_of
 from apportion.report.text import Cell, TextTable
 from apportion.sizing.frontier_point import number
 from apportion.sizing.size import Sizing
@@ -56,12 +56,7 @@ def page_data(observed: Observed, sizing: Sizing, how: Sequence[str] = ()) -> di
         name = count(sized.members, "member") + (", advised" if i == sizing.chosen else "")
         measures = {**sized.plan.measures, "moves": sized.moves}
         plans.append(summary(name, group, position[sized.owner], sized.plan.proof, measures))
-    facts = {
-        "state": observed.state or "",
-        "protocol": observed.protocol or "",
-        "generation": observed.generation,
-        "advice": [*sizing.sentences, *how],
-    }
+    facts = told_of(observed, [*sizing.sentences, *how])
     return {**group_data(group, [], facts=facts), "plans": plans}
 
 

@@ -60,13 +60,9 @@ def _choices(kind: Any, default: Any) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    return (
-        ",".join(map(_value, value))
-        if isinstance(value, tuple)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if isinstance(value, tuple):
+        return ",".join(map(_value, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def plan_members(plan: Plan, wide: bool = False) -> TextTable:
