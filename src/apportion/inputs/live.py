@@ -173,12 +173,13 @@ async def _describe(admin: Any, names: Sequence[str], kind: str) -> dict[str, di
     """What each coordinator says of its groups, asked for as groups of a kind."""
     from kafka import errors
 
-    mine: dict[int, list[str]] = {}
+    asked: dict[tuple[int, str], list[str]] = {}
     for name, coordinator in (await admin._find_coordinator_ids(list(names))).items():
-        mine.setdefault(coordinator, []).append(name)
+        # Of classic groups all of a coordinator at once: they are many.
+        asked.setdefault((coordinator, "" if kind == "classic" else name), []).append(name)
     descriptions = {}
-    for coordinator, of_it in mine.items():
-        answer = await admin._manager.send(request(kind, of_it), node_id=coordinator)
+    for (coordinator, _), together in asked.items():
+        answer = await admin._manager.send(request(kind, together), node_id=coordinator)
         for group in answer.groups:
             if group.error_code == NOT_FOUND or group.group_state == "Dead":
                 continue  # it has ended, or is one of another protocol
