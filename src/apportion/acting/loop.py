@@ -86,23 +86,18 @@ class Loop:
     def __init__(self, acting: Acting, strategy: Assignor, *, learned: bool = False) -> None:
         self.acting, self.strategy, self.learned = acting, strategy, learned
         self.history = OffsetHistory(max(acting.hold_s / STRETCHES_A_HOLD, 0.5))
-        self._group: Group | None = None
+        self.group: Group | None = None
         self._owner: Ints = np.empty(0, dtype=np.int64)
         self._generation_s = 0.0
         self._since_s: float | None = None
 
-    @property
-    def group(self) -> Group | None:
-        """The group of the last generation."""
-        return self._group
-
     def generation(self, at_s: float, group: Group, owner: Ints) -> None:
         """A rebalance ended: this group, and (P,) who owns what since; -1 nobody."""
-        before = self._group
+        before = self.group
         if before is None or not before.same_partitions(group):
             self.history.restart()
         self.history.given(owner, labels(group.members, group.instance_ids))
-        self._group, self._owner, self._generation_s, self._since_s = group, owner, at_s, None
+        self.group, self._owner, self._generation_s, self._since_s = group, owner, at_s, None
 
     def look(self, sample: Sample, lag: Longs, known: Bools) -> Planned:
         """Whether to act, by a new sample of this group's offsets.
@@ -112,7 +107,7 @@ class Loop:
         known
             (P,) whether it is known.
         """
-        group = self._group
+        group = self.group
         if group is not None and sample.at_s < self._generation_s:  # what others owned then tells nothing of these
             return self._no("the newest offsets are older than the last rebalance")
         self.history.add(sample)
@@ -141,7 +136,7 @@ class Loop:
 
     def seen(self) -> KnownLoad | None:
         """What is known by now of the group's load; None before the first generation or sample."""
-        group = self._group
+        group = self.group
         if group is None or not len(self.history):
             return None
         names = labels(group.members, group.instance_ids)

@@ -34,8 +34,10 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Records to tables to groups to a page, with progress on standard error."""
+    from apportion import demo
+
     began = monotonic()
-    dump, folder = _dump(args.dump), Path(args.to)
+    dump, folder = demo.dump() if args.dump is None else Path(args.dump), Path(args.to)
     folder.mkdir(parents=True, exist_ok=True)  # where that cannot be, nothing is begun
     read_from, steps = dump, 2 if args.no_spark else 3
     if not args.no_spark:
@@ -53,14 +55,6 @@ def run(args: argparse.Namespace) -> int:
     tell(f"== done in {monotonic() - began:.0f} s")
     emit(f"\nThe page: {page}\n")
     return 0
-
-
-def _dump(given: str | None) -> Path:
-    if given is not None:
-        return Path(given)
-    from apportion import demo
-
-    return demo.dump()
 
 
 def _show(path: Path) -> list[GroupHistory]:

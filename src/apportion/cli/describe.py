@@ -79,17 +79,14 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if not groups and args.odd:
         tell("nothing is odd of any group")
-        return 0
-    if not groups:
+    elif not groups:
         tell(
             "the cluster shows no consumer groups: nobody has joined one or committed yet, or this user may not see "
             "them (ACL Describe)"
         )
-        return 0
-    if args.time:
+    elif args.time:
         _time(groups, args)
-        return 0
-    if _views_asked(args):
+    elif _views_asked(args):
         _views(standings, args)
     elif len(standings) > 1:
         _overview(standings, rows, args)

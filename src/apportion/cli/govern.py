@@ -17,6 +17,7 @@ from apportion.wording import count
 if TYPE_CHECKING:
     from apportion.governing.governor import Governed
     from apportion.governing.rules_file import GroupRule
+    from apportion.inputs.cluster import Cluster
 
 DETAILS = (
     "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
@@ -69,12 +70,9 @@ def run(args: argparse.Namespace) -> int:
         return _govern(args, cluster, rules, key)
 
 
-def _govern(args: argparse.Namespace, cluster: object, rules: tuple[GroupRule, ...], key: bytes | None) -> int:
+def _govern(args: argparse.Namespace, cluster: Cluster, rules: tuple[GroupRule, ...], key: bytes | None) -> int:
     from apportion.governing import service
     from apportion.governing.governor import Governor
-    from apportion.inputs.cluster import Cluster
-
-    assert isinstance(cluster, Cluster)  # noqa: S101 - imported only where a client is installed
 
     def chosen() -> dict[str, GroupRule]:
         if args.all_groups:

@@ -138,7 +138,7 @@ class _Look:
     async def whole(self) -> Round:
         """All of it."""
         seen = self.round
-        metadata = await self._send(_metadata_request(), None)
+        metadata = await self._start(_metadata_request(), None)
         seen.cluster_id = metadata.cluster_id
         self.address = {b.node_id: f"{b.host}:{b.port} ({b.node_id})" for b in metadata.brokers}
         seen.brokers = len(self.address)
@@ -218,7 +218,8 @@ class _Look:
             answer = await self._answer(future, "", names)
             if answer is None:
                 continue
-            for name, group in zip(names, [answer], strict=True) if version < 8 else _by_id(answer.groups):
+            told = [(names[0], answer)] if version < 8 else [(group.group_id, group) for group in answer.groups]
+            for name, group in told:
                 if group.error_code:
                     self.round.unknown[name] = self._wrong(group.error_code) or ""
                 else:
@@ -286,9 +287,6 @@ class _Look:
         self.round.requests += 1
         return self.admin._manager.send(request, node_id=node)
 
-    async def _send(self, request: Any, node: int | None) -> Any:
-        return await self._start(request, node)
-
     async def _answer(self, future: Any, asked_for: str, names: Iterable[str] = ()) -> Any:
         """Its answer; None where the broker gave none, which is noted."""
         from kafka import errors
@@ -344,10 +342,6 @@ def _batches(groups: Mapping[str, int], most: int = GROUPS_AT_ONCE) -> Iterator[
     for node, names in sorted(by_node.items()):
         for start in range(0, len(names), most):
             yield node, names[start : start + most]
-
-
-def _by_id(groups: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    return ((group.group_id, group) for group in groups)
 
 
 def _offsets(group: Any) -> dict[tuple[str, int], int]:

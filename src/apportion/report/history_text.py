@@ -16,12 +16,8 @@ LAST: Final = 3
 
 def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[TextTable]:
     """Members as they stand, and the last rebalances; a group without either has no table for it."""
-    shown = []
-    if standing.group.M:
-        shown.append(members(standing))
-    if rebalances:
-        shown.append(last(rebalances))
-    return shown
+    present = [members(standing)] if standing.group.M else []
+    return [*present, last(rebalances)] if rebalances else present
 
 
 def last(rebalances: Sequence[Any]) -> TextTable:
