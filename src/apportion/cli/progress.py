@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Final
 
@@ -64,13 +65,11 @@ def slow(description: str, total: int | None = None, *, waits_for: str = "") -> 
     waits_for
         What the work waits for, which may never come: elsewhere than at a terminal a line tells of it after a while.
     """
-    bar = _Late(description, total)
-    if _at_terminal():
-        timer = Timer(AFTER_S, bar.show)
-    else:
-        timer = Timer(WAITED_S, tell, [f"{waits_for} has not answered yet: waiting for it"])
+    bar, shown_here = _Late(description, total), _at_terminal()
+    waiting = partial(tell, f"{waits_for} has not answered yet: waiting for it")
+    timer = Timer(AFTER_S, bar.show) if shown_here else Timer(WAITED_S, waiting)
     timer.daemon = True
-    if _at_terminal() or waits_for:
+    if shown_here or waits_for:
         timer.start()
     try:
         yield bar.begin
