@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import IO, Any, Final
 
 from apportion.cli import progress
@@ -27,7 +27,8 @@ def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -
 
     strategy = find(assignor, settings)  # wrong usage before the first line is read
     failed = False
-    with _counting() as begin:
+    # A bar with the number of the line; none where the plans themselves run over the terminal.
+    with nullcontext(lambda piece: None) if on_terminal() else progress.slow("planning") as begin:
         for number, line in _lines(lines):
             if line is not None and not line.strip(b" \t\r"):
                 continue
@@ -36,12 +37,6 @@ def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -
             failed |= "error" in answer
             emit(json.dumps(answer, ensure_ascii=False) + "\n")
     return int(failed)
-
-
-def _counting() -> AbstractContextManager[progress.Step]:
-    """A bar with the number of the line; none where the plans themselves run over the terminal."""
-    shown = on_terminal()
-    return nullcontext(lambda piece: None) if shown else progress.slow("planning")
 
 
 def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:

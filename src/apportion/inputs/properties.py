@@ -98,7 +98,7 @@ class Properties:
             raise BadInput(
                 f"{self.where}: ssl.truststore.{which}", f"no usable certificate ({error.reason or error})", "PEM"
             ) from error
-        if not self._checks_host():
+        if not self.settings.get("ssl.endpoint.identification.algorithm", "https").strip():
             context.check_hostname = False
         if own := self._own_file():
             try:
@@ -149,9 +149,6 @@ class Properties:
             # OpenSSL would ask at the terminal, and a service wait there for ever.
             raise BadInput(name, "an encrypted key", "ssl.key.password")
         return keystore
-
-    def _checks_host(self) -> bool:
-        return self.settings.get("ssl.endpoint.identification.algorithm", "https").strip() != ""
 
 
 def read_properties(file: Path | str | None) -> Properties:

@@ -93,7 +93,8 @@ def _from_json(content: bytes, name: str) -> list[Observed]:
     from apportion.model.json_checks import read_json
 
     if (lines := _json_lines(content)) is not None:
-        return _of_lines(lines, name)
+        # As plan --batch takes them; the first bad line is an error that names it.
+        return [group for number, line in lines for group in _from_json(line, f"{name}, line {number}")]
     raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
     with within(name):
         if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
@@ -117,11 +118,6 @@ def _json_lines(content: bytes) -> list[tuple[int, bytes]] | None:
     except (ValueError, RecursionError):
         return None
     return lines
-
-
-def _of_lines(lines: list[tuple[int, bytes]], name: str) -> list[Observed]:
-    """One group a line, as ``plan --batch`` takes them; the first bad line is an error that names it."""
-    return [group for number, line in lines for group in _from_json(line, f"{name}, line {number}")]
 
 
 def is_plan(raw: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -270,6 +270,20 @@ def member_labels(group: Group, members: Iterable[int] | None = None) -> list[st
         client = clients[m]
         labels.append(group.instance_ids[m] or (client if client and times[client] == 1 else group.members[m]))
     return labels
+
+
+def own_names(together: Iterable[Sequence[tuple[str | None, str | None]]]) -> dict[str, str]:
+    """Identity to client id of members, where no two that were there together have the same.
+
+    together
+        Of each moment all members, as identity (None of one that needs no other name) and client id.
+    """
+    names: dict[str, str] = {}
+    shared: set[str | None] = set()
+    for members in together:
+        shared |= {client for client, n in Counter(client for _, client in members).items() if n > 1}
+        names |= {identity: client for identity, client in members if identity and client}
+    return {identity: client for identity, client in names.items() if client not in shared}
 
 
 def _named(group: Group, chosen: Bools) -> str:

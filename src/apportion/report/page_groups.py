@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from apportion.report.describing import shown
 from apportion.report.group_data import group_data, told_of
 from apportion.report.group_list import Listed
 from apportion.report.lag_text import behind_by_topic, in_last_hour, pace, page_data
-from apportion.report.oddities import member_labels
+from apportion.report.oddities import member_labels, own_names
 from apportion.report.roles import roles_data
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
 from apportion.report.verdicts import judge
@@ -162,15 +161,12 @@ def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[di
 
 def labels(remembered: Past) -> dict[str, str]:
     """Identity to how a person calls the member: its client id where no other member of a generation has it too."""
-    shared: set[str] = set()
-    names: dict[str, str] = {}
-    for generation in remembered.folded.generations:
-        count = Counter(seat.client_id for seat in generation.members)
-        shared |= {client for client, n in count.items() if client and n > 1}
-        for seat in generation.members:
-            if not seat.instance_id and seat.client_id:
-                names[seat.identity] = seat.client_id
-    return {identity: client for identity, client in names.items() if client not in shared}
+    return own_names(
+        [
+            [(None if seat.instance_id else seat.identity, seat.client_id) for seat in generation.members]
+            for generation in remembered.folded.generations
+        ]
+    )
 
 
 def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:

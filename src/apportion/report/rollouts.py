@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
 from apportion.report import task_roles
 from apportion.report.group_data import MOST_ROWS, group_data, summary, told_of
+from apportion.report.oddities import own_names
 from apportion.report.text import Cell, TextTable, span
 from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
 from apportion.wording import count, partitions_in_words, shorten, some_of
@@ -162,13 +162,5 @@ def _by_name(step: str, names: Mapping[str, str]) -> str:
 
 def _names(groups: Sequence[Group]) -> dict[str, str]:
     """Identity to its client id, where no group has another member of that: who restarts stays who it was."""
-    names: dict[str, str] = {}
-    shared: set[str] = set()
-    for group in groups:
-        count = Counter(group.client_ids)
-        shared |= {client for client, n in count.items() if client and n > 1}
-        for who, client in zip(identities(group), group.client_ids, strict=False):
-            if client:
-                names[who] = client
-    labels = {who: client for who, client in names.items() if client not in shared}
+    labels = own_names([list(zip(identities(group), group.client_ids, strict=False)) for group in groups])
     return {who: who.removeprefix("instance ") for group in groups for who in identities(group)} | labels

@@ -80,12 +80,6 @@ def bars(standing: ShownGroup, width: int) -> list[str]:
     return lines
 
 
-def _identity(standing: ShownGroup, m: int) -> str:
-    """What stays the same from one look to the next, unlike a label: a second member can take a client id."""
-    group = standing.group
-    return group.instance_ids[m] or group.members[m]
-
-
 def difference(before: ShownGroup, now: ShownGroup) -> str:
     """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
     changes = []
@@ -109,7 +103,7 @@ def difference(before: ShownGroup, now: ShownGroup) -> str:
 
 def _owners(standing: ShownGroup) -> Owners:
     group = standing.group
-    names = [_identity(standing, m) for m in range(group.M)]
+    names = [instance or member for instance, member in zip(group.instance_ids, group.members, strict=True)]
     return {group.name_of(p): names[m] for p, m in enumerate(group.owner.tolist()) if m != NOBODY}
 
 

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -203,14 +204,12 @@ class Answers:
         state = snapshot.groups.get(name)
         if state is None:
             return None
-        plans: list[Any] = []
+        plans: list[dict[str, Any]] = []
         best: Mapping[str, str] = {}
         if state.group.M and state.shown.seen.kind not in OTHERS:
-            try:
+            with suppress(ApportionError):
                 comparison = compare(state.group)
                 plans, best = [plan.to_dict() for plan in comparison.plans], comparison.best
-            except ApportionError:
-                plans = []
         seen = state.shown.seen
         facts = {name: value for name in SEEN if (value := getattr(seen, name)) is not None}
         about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, "verdict": state.verdict}

@@ -159,7 +159,8 @@ def group_state(
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
     if facts["generation"] is None and past.generations and description["kind"] == "classic":
         facts["generation"] = past.read_generation
-    seats = description.get("seats", ())
+    seats, carriers = description.get("seats", ()), description.get("assigned_data")
+    names: Mapping[str, str] = {} if settings.personal else ids
     same = old is not None and old.key is not None and old.key[0] == key
     seats = seats if settings.personal else nameless_seats(seats, ids)
     seen = Observed({"group": group.name}, **facts, coordinator=described.coordinator, sentences=spoken, members=seats)
@@ -179,7 +180,7 @@ def group_state(
         key=(key, group, ids),
         sentences=sentences,
         commits=commits,
-        assigned_data=_assigned_data(description.get("assigned_data"), {} if settings.personal else ids),
+        assigned_data=None if carriers is None else tuple(names.get(member, member) for member in carriers),
         read=read,
         plan=(under.published_s, len(under.differs)) if (under := description.get("governed")) else None,
         manned=group if group.M else old.manned if old is not None else None,
@@ -197,10 +198,6 @@ def _shown_group(group: Group, ids: Mapping[str, str], same: GroupState | None, 
     if same is not None and group.offsets is not None:
         return same.group.with_offsets(group.offsets)
     return nameless(group, ids)
-
-
-def _assigned_data(members: Sequence[str] | None, ids: Mapping[str, str]) -> tuple[str, ...] | None:
-    return None if members is None else tuple(ids.get(member, member) for member in members)
 
 
 def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
