@@ -140,6 +140,29 @@ def with_fields(structs: pa.StructArray, columns: Mapping[str, pa.Array | None])
     return pa.StructArray.from_arrays([arrays[field.name] for field in fields], fields=fields, mask=mask)
 
 
+def values_of(column: pa.Array) -> list[Any]:
+    """A column's values as Python's, as ``to_pylist`` gives them; a text that stands in it often is one object."""
+    kind, values = column.type, list[Any]()
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        values = [dict(zip(names, row, strict=True)) for row in zip(*map(values_of, column.flatten()), strict=True)]
+    elif pa.types.is_list(kind):
+        entries = values_of(column.flatten())
+        ends = np.cumsum(longs(column.value_lengths())).tolist()
+        values = [entries[first:behind] for first, behind in pairwise([0, *ends])]
+    elif pa.types.is_string(kind):
+        encoded = column.dictionary_encode()
+        words = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+        values = words[encoded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)].tolist()
+    elif pa.types.is_integer(kind):
+        values = column.fill_null(0).to_numpy().tolist()
+    else:
+        values = column.to_pylist(maps_as_pydicts="strict")
+    for row in np.flatnonzero(~valid(column)).tolist() if column.null_count else ():
+        values[row] = None
+    return values
+
+
 def flattened(rows: pa.Table, lists: str, field: str) -> pa.Table:
     """(group, field): the values of a field in a column of lists of structs, each with its row's group; lists flat."""
     column = piece_of(rows[lists])

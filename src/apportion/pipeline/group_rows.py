@@ -40,6 +40,7 @@ from apportion.pipeline.columns import (
     starts_of,
     united,
     valid,
+    values_of,
     with_columns,
     with_fields,
 )
@@ -568,8 +569,7 @@ class _Side:
         begin, end = int(self.start[first]), int(self.start[behind])
         if begin == end:
             return [[] for _ in range(first, behind)]
-        piece = self.table.slice(begin, end - begin).combine_chunks()
-        rows = [row for batch in piece.to_batches() for row in batch.to_pylist(maps_as_pydicts="strict")]
+        rows = values_of(piece_of(self.table.slice(begin, end - begin).to_struct_array()))
         bounds = (self.start[first : behind + 1] - begin).tolist()
         return [rows[a:b] for a, b in pairwise(bounds)]
 

@@ -24,6 +24,7 @@ from apportion.history.shared_plans import Template
 from apportion.history.structure import JOINS, Places, Structure, told_by_ranks
 from apportion.model.lag import lag_of
 from apportion.model.topic_columns import TopicColumns
+from apportion.pipeline.columns import values_of
 
 _ENTRY: Final = np.dtype([("partition", "<i4"), ("racks", "<i4"), ("known", "u1")])
 """What a key has of a partition: its id, how many racks it is in, and which ends of its log are known."""
@@ -59,18 +60,6 @@ class Lists:
         self.at: list[int] = column.offsets.to_pylist()
 
 
-def _plain(column: pa.Array) -> list[Any]:
-    """A column's values as Python's; a text that stands in it often is one object."""
-    if not pa.types.is_string(column.type):
-        plain: list[Any] = column.to_pylist()
-        return plain
-    encoded = column.dictionary_encode()
-    words = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
-    places = encoded.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-    values: list[Any] = words[places].tolist()
-    return values
-
-
 def _coded(column: pa.Array) -> tuple[list[Any], Ints]:
     """The different texts of a column in an order of their own, None last, and which one each value is."""
     encoded = column.dictionary_encode()
@@ -91,7 +80,7 @@ class Structs:
 
     def words(self, name: str) -> list[Any]:
         """A field's values."""
-        return _plain(self._column.field(name))
+        return values_of(self._column.field(name))
 
     def lists(self, name: str) -> Lists:
         """A field of lists."""
@@ -115,7 +104,7 @@ class _Seats:
         self.ids, self.instances, self.racks = (structs.words(name) for name in ("member_id", "instance_id", "rack"))
         self.plain = [structs.words(name) for name in plain]
         wants = structs.lists("topics")
-        self.wants_at, self.wants = wants.at, _plain(wants.values)
+        self.wants_at, self.wants = wants.at, values_of(wants.values)
         held = structs.lists("assigned")
         self.held_at = held.at
         held_structs = Structs(held.values)
