@@ -34,7 +34,6 @@ class Kept:
     read: dict[int, int] = field(default_factory=dict)
     ends_at: int | None = None
     whatif: pa.Table | None = None
-    history: Tables = field(default_factory=dict)
 
 
 def typed(files: Iterable[Path], table: schemas.Table, names: Iterable[str]) -> pa.Table:
@@ -112,9 +111,6 @@ def built(
     rows = list(whatif(asked, list(assignors))) if asked.num_rows else []
     planned = pa.Table.from_batches(rows, schema=arrow_schema(schemas.WHATIF))
     whole = {name: rows for name, rows in made.items() if name in TABLES}
-    for name in ("gold/rebalances", "gold/epochs"):
-        if name in before.history:
-            whole[name] = pa.concat_tables([of_groups(before.history[name], groups, inverted=True), whole[name]])
     if before.whatif is None:
         whole["gold/whatif"] = planned
     else:
@@ -125,7 +121,6 @@ def built(
     kept = Kept(
         {name: made[name] for name in KEPT}, {name: logs[name] for name in ("known_ends", "shapes")}, whole_silver,
         pairs, decode.last_offsets(runs, before.read), ends_at, whole["gold/whatif"],
-        {name: whole[name] for name in ("gold/rebalances", "gold/epochs")},
     )  # fmt: skip
     of_records = {f"silver/{name}": silver[name] for name in (*decode.DECODED, "counts")}
     of_logs = {name: logs[name] for name in ("silver/ends", "silver/topics")}

@@ -111,7 +111,9 @@ _SCHEMAS: Final = {
     "epochs": arrow_schema(schemas.GOLD_EPOCHS),
 }
 """Of what folding gives."""
-KEPT: Final = ("places", "wanted", "heard", "present", "digests")
+FOLDED: Final = ("gold/rebalances", "gold/epochs")
+"""Tables of what folding gives: rows of other groups stay."""
+KEPT: Final = ("places", "wanted", "heard", "present", "digests", *FOLDED)
 """What is kept of groups for the next build, by the names under which it comes back."""
 
 
@@ -174,9 +176,9 @@ def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, p
         groups that are folded, as ``compact`` gives them; ``history``: older commits of these; ``KEPT``: what this kept
         before; ``logs`` of the groups' topics. One that is not there has no rows.
     Returns
-        Rows of tables of gold by their names (of ``gold/rebalances`` and ``gold/epochs`` those of groups that are
-        folded alone); ``KEPT``; ``asked``, what is to be planned, with its task as ``TASK``; ``readers``, (topic);
-        ``astray``, with a row where a new commit does not come after older ones of its place.
+        Rows of tables of gold by their names; ``KEPT``; ``asked``, what is to be planned, with its task as ``TASK``;
+        ``readers``, (group, topic); ``astray``, with a row where a new commit does not come after older ones of its
+        place.
     """
     commits = newest_commits.sorted_commits(_of(tables, "commits", _COMMITS))
     before = _of(tables, "places", newest_commits.SCHEMA)
@@ -211,12 +213,15 @@ def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, p
     to_plan.append(_asked_of_present(standing.filter(pa.array(is_asked)), to_plan[0].schema))
     return {
         "gold/commits": newest_commits.newest(places), "gold/groups": _groups_of(present),
-        "gold/rebalances": _by_day(folding.table("rebalances")), "gold/epochs": _by_day(folding.table("epochs")),
+        **{
+            name: _by_day(_together(_of(tables, name, _SCHEMAS[kind]), folding.table(kind), folded))
+            for name, kind in zip(FOLDED, ("rebalances", "epochs"), strict=True)
+        },
         **{f"gold/{name}": rows for name, rows in judged.items()},
         "places": places, "wanted": wanted, "heard": heard, "present": living,
         "digests": pa.table([groups, pa.array(digests)], schema=DIGESTS),
         "asked": _dealt(pa.concat_tables(to_plan).combine_chunks(), build.planners),
-        "readers": pa.table({"topic": named["topic"].unique()}),
+        "readers": named,
         "astray": pa.table({"astray": pa.array([True] * newest_commits.are_astray(commits, before), pa.bool_())}),
     }  # fmt: skip
 

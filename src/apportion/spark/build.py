@@ -68,9 +68,10 @@ if TYPE_CHECKING:
 
 BUILD: Final = "build.json"
 """The text that a build keeps for the next one."""
-RULES: Final = 6
+RULES: Final = 7
 """Raised whenever a table gets other rows from the same records: then everything is made anew."""
 RECORDS_A_BUCKET: Final = 75_000
+"""About so many meet in a task of a first build; in one that goes on, of the newest at each place and the new ones."""
 PLANNERS: Final = 16 + LARGE_TASKS
 FEW_RECORDS: Final = 20_000
 """So many are one bucket, and planned by one task: a job is a second's work, whatever it does."""
@@ -101,7 +102,9 @@ class BuildState:
     names
         Topic ids that epochs speak of to their names; None of one without a name.
     buckets
-        Among how many tasks groups are dealt.
+        Among how many the groups of ``apportion_state`` are dealt.
+    places, groups
+        How many rows ``gold/commits`` and ``gold/group_state`` have.
     builds, appended
         How many builds there were, and how often each table was added to since it was written whole.
     """
@@ -115,6 +118,8 @@ class BuildState:
     ends_at: int | None = None
     names: Mapping[str, str | None] = field(default_factory=dict)
     buckets: int = 1
+    places: int = 0
+    groups: int = 0
     builds: int = 0
     appended: Mapping[str, int] = field(default_factory=dict)
 
@@ -234,8 +239,8 @@ def _why_anew(store: TableStore, dump: Dump, request: BuildState, before: BuildS
 
 
 def _buckets(records: int) -> int:
-    """Among how many tasks groups are dealt."""
-    return 1 if records <= FEW_RECORDS else 2 * (1 + records // (2 * RECORDS_A_BUCKET))
+    """Among how many tasks groups are dealt: a power of two, so that the buckets of a few are those of many, united."""
+    return 1 if records <= FEW_RECORDS else 2 << (records // (2 * RECORDS_A_BUCKET)).bit_length()
 
 
 class _Build:
@@ -262,8 +267,14 @@ class _Build:
 
     def run(self, why: str) -> Built:
         """All jobs, and all tables in the order in which they depend on each other."""
-        self.buckets = _buckets(self.dump.count()) if self.before is None else self.before.buckets
-        state = None if self.before is None else self.store.read(STATE)
+        at_once = self.dump.count(self.files["records"]) + (0 if self.before is None else self.before.places)
+        self.buckets = _buckets(at_once)
+        state = None
+        if self.before is not None:
+            self.buckets = min(self.buckets, self.before.buckets)
+            bucket = sql.col("bucket").bitwiseAND(self.buckets - 1)
+            state = self._published(STATE).withColumn("bucket", bucket.cast("int"))
+        self.state_buckets = self.buckets if self.before is None else self.before.buckets
         self.progress("decoding records")
         decoded, facts = self._decoded()
         runs = _runs(facts)
@@ -309,7 +320,7 @@ class _Build:
 
     @property
     def _planners(self) -> int:
-        return 1 if self.buckets == 1 else PLANNERS
+        return 1 if self.buckets == 1 else min(PLANNERS, 2 * self.buckets)
 
     @property
     def _read(self) -> dict[int, int]:
@@ -353,7 +364,7 @@ class _Build:
             read={str(number): offset for number, offset in decode.last_offsets(runs, self._read).items()},
             records=new + (0 if self.before is None else self.before.records),
             ends_at=max([*sampled, *([] if common.known_at is None else [common.known_at])], default=None),
-            names=dict(sorted(common.names.items())), buckets=self.buckets,
+            names=dict(sorted(common.names.items())), buckets=self.state_buckets,
         )  # fmt: skip
 
     # -- what is found out before groups are made
@@ -434,7 +445,8 @@ class _Build:
         self.ends_whole = common.ends_whole
         of_driver = {"gaps": common.gaps, **{name: facts[name] for name in ("counts", "pairs") if name in facts}}
         run = partial(
-            _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets, known=common.known_at,
+            _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets,
+            state_buckets=self.state_buckets, known=common.known_at,
             readers=_named_readers(facts, common.names, buckets), of_driver=of_driver,
         )  # fmt: skip
         first = self.spark.createDataFrame([("begin", 0, b"")], ROW)  # a task that has what is the driver's
@@ -444,19 +456,25 @@ class _Build:
     # -- groups
 
     def _folded(self, facts: Mapping[str, pa.Table], of_logs: Mapping[str, pa.Table], state: DataFrame) -> list[str]:
-        """Groups whose history is made anew: with new records of their own, or whose topics have another shape."""
+        """Groups whose history is made anew: with new records of their own, or whose topics have another shape.
+
+        Raises
+            _Anew: their records are too many for the tasks that there are.
+        """
         folded = set(facts["recorded"]["group"].to_pylist() if "recorded" in facts else ())
         if "reshaped" in of_logs:
             run = partial(_wanting, topics=frozenset(of_logs["reshaped"]["topic"].to_pylist()))
             folded |= {row["group"] for row in of_kinds(state, "wanted").mapInArrow(run, "group string").collect()}
+        before = self.before
+        if before and _buckets(before.records * len(folded) // max(1, before.groups)) >= 4 * self.buckets:
+            raise _Anew("the history of many groups is to be made again")
         return sorted(folded)
 
     def _groups(
         self, decoded: DataFrame, folded: list[str] | None, logs: DataFrame, state: DataFrame | None, common: _Common
     ) -> DataFrame:
-        """Rows of groups, and those of groups that are not folded that stay in their tables."""
+        """Rows of groups; of their histories where some are folded."""
         frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs")]
-        carried: list[DataFrame] = []
         gaps = common.gaps
         if state is not None:
             frames.append(of_kinds(state, *group_rows.KEPT))
@@ -466,16 +484,16 @@ class _Build:
                 rows = self._published(f"silver/{name}").join(names, "group", "left_semi")
                 columns = newest_commits.COLUMNS if name == "commits" else group_rows.read_by_compact(name)
                 frames.append(cells(rows.select(*columns), partial(_past, kind=name, buckets=self.buckets)))
-            carried = [
-                self._carried(name, self._published(name).join(names, "group", "left_anti"))
-                for name in ("gold/rebalances", "gold/epochs")
-            ]
             gaps = pa.concat_tables([self._published("silver/gaps").toArrow().cast(gaps.schema), gaps])
         named = {topic_id: name for topic_id, name in common.names.items() if name is not None}
         now_ms = max(0, (self.after.ends_at or 0) // 1000)
         rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, named, self._planners)
-        run = partial(_group_rows, build=rules, buckets=self.buckets, delivery=self.store.deliver(f"g{self._stage}"))
-        return self._keep(united([met(united(frames), self.buckets, run), *carried]))
+        delivered = [name for name in TABLES if folded != [] or name not in group_rows.FOLDED]
+        run = partial(
+            _group_rows, build=rules, buckets=self.state_buckets, delivery=self.store.deliver(f"g{self._stage}"),
+            delivered=delivered,
+        )  # fmt: skip
+        return self._keep(met(united(frames), self.buckets, run))
 
     def _carried(self, name: str, rows: DataFrame) -> DataFrame:
         """Published rows of a table once more."""
@@ -536,7 +554,8 @@ class _Build:
                 self.written.append(name)
             appended[name] = 0 if whole and changes else times + (1 if changes else 0)
         self._complete(STATE, True)
-        self.after = replace(self.after, appended=appended)
+        places, groups = (self.rows.get(name, 0) for name in ("gold/commits", "gold/group_state"))
+        self.after = replace(self.after, appended=appended, places=places, groups=groups)
 
     def _complete(self, name: str, whole: bool) -> None:
         self.store.write(name, list(self.frames.get(name, {}).values()), self.rows.get(name, 0), whole)
@@ -647,13 +666,16 @@ def _readers(topics: pa.ChunkedArray, bucket: pa.Array, buckets: int) -> Iterato
 
 
 def _log_rows(
-    bucket: int, tables: Tables, delivery: Delivery, buckets: int, known: int | None, readers: pa.Table,
-    of_driver: Tables,
+    bucket: int, tables: Tables, delivery: Delivery, buckets: int, state_buckets: int, known: int | None,
+    readers: pa.Table, of_driver: Tables,
 ) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The logs of a bucket of topics, for those that read them."""
     part = f"{bucket:05d}"
     own_readers = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
     whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), own_readers])
+    # Readers that were kept are of the state's buckets, of which a task may have several.
+    of_tasks = pc.bit_wise_and(whole["bucket"], pa.scalar(buckets - 1, pa.int32()))
+    whole = pa.table([whole["topic"], of_tasks], schema=end_samples.READERS)
     logs = end_samples.logs_of({**tables, "readers": whole}, known)
     yield from distributed("logs", logs["logs"])
     for name in ("silver/ends", "silver/topics"):
@@ -662,8 +684,9 @@ def _log_rows(
         yield from packed("newest", DRIVER, pa.table({"at": [at]}))
     yield from packed("reshaped", DRIVER, logs["reshaped"])
     state_rows = [
-        batch for name in ("known_ends", "known_topics", "shapes") for batch in packed(name, bucket, logs[name])
-    ]
+        batch for name in ("known_ends", "known_topics", "shapes")
+        for batch in distributed_by(name, logs[name], "topic", state_buckets)
+    ]  # fmt: skip
     if bucket == 0:
         yield from delivery("silver/gaps", of_driver["gaps"], part)
         counts = decode.added_up(
@@ -681,17 +704,21 @@ def _kept(delivery: Delivery, rows: list[pa.RecordBatch], part: str) -> Iterator
 
 
 def _group_rows(
-    bucket: int, tables: Tables, build: BuildFacts, buckets: int, delivery: Delivery
+    bucket: int, tables: Tables, build: BuildFacts, buckets: int, delivery: Delivery, delivered: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of a bucket of groups, but for plans."""
+    """All rows of a bucket of groups, but for plans.
+
+    buckets
+        Those of what is kept for the next build.
+    """
     rows = group_rows.group_rows(tables, build)
     part = f"{bucket:05d}"
-    for name in TABLES:
+    for name in delivered:
         if name in rows:
             yield from delivery(name, rows[name], part)
-    state_rows = [batch for name in group_rows.KEPT for batch in packed(name, bucket, rows[name])]
-    topics = rows["readers"]["topic"].combine_chunks()
-    state_rows += _readers(topics, pa.array([bucket] * len(topics), pa.int32()), buckets)
+    state_rows = [batch for name in group_rows.KEPT for batch in distributed_by(name, rows[name], "group", buckets)]
+    readers = rows["readers"]
+    state_rows += _readers(readers["topic"], bucket_of(readers["group"], buckets), buckets)
     yield from _kept(delivery, state_rows, f"g{part}")
     yield from distributed("asked", rows["asked"])
     yield from packed("astray", DRIVER, rows["astray"])

@@ -68,12 +68,12 @@ class Dump:
             return _table(self.spark, name, {})
         return frame if files is None else _columns_of(_parquet(self.spark, sorted(files)), name, self.location)
 
-    def count(self) -> int:
-        """How many records there are; of plain files their footers tell."""
+    def count(self, files: Collection[str] | None) -> int:
+        """How many records there are in some files, or in all; of plain files their footers tell."""
         forms = self._forms.get("records")
         if forms is not None:
-            return sum(pq.read_metadata(file).num_rows for file in forms)
-        return self.read("records").count()
+            return sum(pq.read_metadata(file).num_rows for file in forms if files is None or str(file) in files)
+        return self.read("records", files).count()
 
 
 def open_dump(spark: SparkSession, location: Location) -> Dump:
