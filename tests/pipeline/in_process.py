@@ -32,6 +32,7 @@ class Kept:
     silver: Tables = field(default_factory=dict)
     pairs: pa.Table | None = None
     read: dict[int, int] = field(default_factory=dict)
+    missing: dict[int, int] = field(default_factory=dict)
     ends_at: int | None = None
     whatif: pa.Table | None = None
 
@@ -74,7 +75,6 @@ def built(
     new_gaps = decode.gaps(runs, before.read)
     whole_silver = {name: pa.concat_tables([before.silver[name], silver[name]]) if before.silver else silver[name]
                     for name in ("commits", *group_rows.RECORDS)}  # fmt: skip
-    whole_silver["gaps"] = pa.concat_tables([before.silver["gaps"], new_gaps]) if before.silver else new_gaps
     pairs = silver["commits"].select(["topic_id", "topic"]).drop_null()
     pairs = pairs if before.pairs is None else pa.concat_tables([before.pairs, pairs])
     names = topic_names(
@@ -83,7 +83,8 @@ def built(
     )
     newest = pc.max(ends["at"].cast(pa.int64())).as_py()
     ends_at = max((at for at in (newest, before.ends_at) if at is not None), default=None)
-    build = BuildFacts(max(0, (ends_at or 0) // 1000), allowed_lag, whole_silver["gaps"], names, 1)
+    holes = decode.holes(new_gaps, before.missing, before.read)
+    build = BuildFacts(max(0, (ends_at or 0) // 1000), allowed_lag, holes, names, 1)
     readers = pa.table({"topic": pa.concat_arrays([ends["topic"].combine_chunks(), topics["topic"].combine_chunks()])})
     readers = readers.append_column("bucket", pa.array([0] * readers.num_rows, pa.int32()))
     if before.topics:
@@ -120,7 +121,9 @@ def built(
         whole["gold/whatif"] = pa.concat_tables([*stay, planned])
     kept = Kept(
         {name: made[name] for name in KEPT}, {name: logs[name] for name in ("known_ends", "shapes")}, whole_silver,
-        pairs, decode.last_offsets(runs, before.read), ends_at, whole["gold/whatif"],
+        pairs, decode.last_offsets(runs, before.read),
+        dict(zip(*(holes[name].to_pylist() for name in ("source_partition", "holes")), strict=True)), ends_at,
+        whole["gold/whatif"],
     )  # fmt: skip
     of_records = {f"silver/{name}": silver[name] for name in (*decode.DECODED, "counts")}
     of_logs = {name: logs[name] for name in ("silver/ends", "silver/topics")}

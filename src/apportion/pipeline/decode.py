@@ -276,6 +276,7 @@ def _as(name: str, columns: dict[str, pa.Array]) -> pa.RecordBatch:
 DECODED: Final = ("commits", "generations", "epochs", "rejects")
 COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")
 _KINDS: Final = ("key_type", "value_version", "tombstone")
+HOLES: Final = pa.schema([("source_partition", pa.int32()), ("source_offset", pa.int64()), ("holes", pa.int64())])
 RUNS: Final = pa.schema([("partition", pa.int32()), ("first", pa.int64()), ("last", pa.int64())])
 
 
@@ -365,3 +366,21 @@ def gaps(runs: pa.Table, read: Mapping[int, int]) -> pa.Table:
     columns = [partition[gap], before[gap], first[gap], first[gap] - before[gap] - 1]
     schema = arrow_schema("silver/gaps")
     return pa.table([pa.array(values).cast(field.type) for values, field in zip(columns, schema, strict=True)], schema)
+
+
+def holes(gaps: pa.Table, missing: Mapping[int, int], read: Mapping[int, int]) -> pa.Table:
+    """How many offsets are missing in each partition up to some, in their order: columns of ``HOLES``.
+
+    gaps
+        New ones, as ``gaps`` gives them.
+    missing, read
+        Of each partition how many were missing among the offsets before those, and the last of these.
+    """
+    partition, offset, less = (longs(gaps[name]) for name in ("source_partition", "before_offset", "missing"))
+    pieces = [HOLES.empty_table()]
+    for number in sorted({*missing, *np.unique(partition).tolist()}):
+        first, behind = np.searchsorted(partition, [number, number + 1])
+        up_to = np.append(read.get(number, -1) + 1, offset[first:behind])
+        total = missing.get(number, 0) + np.cumsum(np.append(0, less[first:behind]))
+        pieces.append(pa.table([pa.array([number] * len(total), pa.int32()), up_to, total], schema=HOLES))
+    return pa.concat_tables(pieces).combine_chunks()

@@ -44,6 +44,7 @@ from apportion.pipeline.columns import (
     with_columns,
     with_fields,
 )
+from apportion.pipeline.decode import HOLES
 from apportion.pipeline.digests import row_digests
 from apportion.pipeline.end_samples import ENDS, TOPICS, described, topics_then
 from apportion.pipeline.lag_tables import lag_tables
@@ -103,6 +104,7 @@ RECORDS: Final[dict[str, pa.Schema]] = {
 NAMES: Final = pa.schema([("group", pa.string()), ("topic_id", pa.string()), ("topic", pa.string())])
 WANTED: Final = pa.schema([("group", pa.string()), ("topic", pa.string())])
 HEARD: Final = pa.schema([("group", pa.string()), ("heard_ms", pa.int64())])
+HOLES_OF_GROUPS: Final = pa.schema([("group", pa.string()), *HOLES])
 DIGESTS: Final = pa.schema([("group", pa.string()), ("digest", pa.uint64())])
 _STATE: Final = arrow_schema(GROUP_STATE)
 _SCHEMAS: Final = {
@@ -113,7 +115,7 @@ _SCHEMAS: Final = {
 """Of what folding gives."""
 FOLDED: Final = ("gold/rebalances", "gold/epochs")
 """Tables of what folding gives: rows of other groups stay."""
-KEPT: Final = ("places", "wanted", "heard", "present", "digests", *FOLDED)
+KEPT: Final = ("places", "wanted", "heard", "present", "holes", "digests", *FOLDED)
 """What is kept of groups for the next build, by the names under which it comes back."""
 
 
@@ -125,8 +127,8 @@ class BuildFacts:
         When any log end was sampled last; 0 where none was.
     allowed_lag
         Messages that count as none.
-    gaps
-        All rows of ``silver/gaps``; none are looked at where no group is folded.
+    holes
+        As ``decode.holes`` gives them of the new records.
     names
         Topic id to name.
     planners
@@ -135,7 +137,7 @@ class BuildFacts:
 
     now_ms: int
     allowed_lag: int
-    gaps: pa.Table
+    holes: pa.Table
     names: Mapping[str, str]
     planners: int
 
@@ -183,8 +185,12 @@ def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, p
     commits = newest_commits.sorted_commits(_of(tables, "commits", _COMMITS))
     before = _of(tables, "places", newest_commits.SCHEMA)
     places = newest_commits.places(commits, build.since_ms, before)
+    holes_before = _of(tables, "holes", HOLES_OF_GROUPS)
+    known = pa.concat_tables([build.holes, holes_before.select(HOLES.names)])
+    with_holes = {name: _with_holes(tables[name], known) for name in RECORDS if name in tables}
+    holes = [HOLES_OF_GROUPS.empty_table(), *(rows.select(HOLES_OF_GROUPS.names) for rows in with_holes.values())]
     records = {
-        name: _with_holes(tables[name], build).select(schema.names) if name in tables else schema.empty_table()
+        name: with_holes[name].select(schema.names) if name in with_holes else schema.empty_table()
         for name, schema in RECORDS.items()
     }
     folded = ranked(*[rows["group"] for rows in records.values()])[1]
@@ -219,6 +225,7 @@ def group_rows(tables: Mapping[str, pa.Table], build: BuildFacts) -> dict[str, p
         },
         **{f"gold/{name}": rows for name, rows in judged.items()},
         "places": places, "wanted": wanted, "heard": heard, "present": living,
+        "holes": _together(holes_before, pa.concat_tables(holes), folded),
         "digests": pa.table([groups, pa.array(digests)], schema=DIGESTS),
         "asked": _dealt(pa.concat_tables(to_plan).combine_chunks(), build.planners),
         "readers": named,
@@ -241,19 +248,22 @@ def _together(before: pa.Table, now: pa.Table, groups: pa.Array) -> pa.Table:
     return whole.take(pa.array(np.argsort(group, kind="stable"))).combine_chunks()
 
 
-def _with_holes(records: pa.Table, build: BuildFacts) -> pa.Table:
-    """Records of groups, each with ``holes``: how many offsets are missing before it in its partition."""
+def _with_holes(records: pa.Table, known: pa.Table) -> pa.Table:
+    """Records of groups, each with ``holes``: how many offsets are missing before it in its partition.
+
+    known
+        Columns of ``HOLES``, in any order.
+    """
     partition, offset = (longs(records[name]) for name in _SOURCE)
-    of, before, missing = (longs(build.gaps[name]) for name in ("source_partition", "before_offset", "missing"))
-    order = in_order(of, before)
-    of, before, missing = of[order], before[order], missing[order]
-    total = np.concatenate(([0], np.cumsum(missing)))
+    of, up_to, total = (longs(known[name]) for name in HOLES.names)
+    order = in_order(of, up_to)
+    of, up_to, total = of[order], up_to[order], np.append(total[order], 0)
     holes = np.zeros(len(partition), dtype=np.int64)
     for number in np.unique(partition).tolist():
         first, behind = np.searchsorted(of, [number, number + 1])
         rows = np.flatnonzero(partition == number)
-        last = first + np.searchsorted(before[first:behind], offset[rows], "right")
-        holes[rows] = total[last] - total[first]
+        last = first - 1 + np.searchsorted(up_to[first:behind], offset[rows], "right")
+        holes[rows] = total[np.where(last < first, -1, last)]
     return with_columns(records, holes=pa.array(holes)).combine_chunks()
 
 

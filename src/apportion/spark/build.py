@@ -96,7 +96,7 @@ class BuildState:
     read
         Partition of ``__consumer_offsets`` to the last offset that was decoded.
     records
-        How many there were.
+        How many records there were.
     ends_at
         The newest sample's time in microseconds; None where none has one.
     names
@@ -262,6 +262,8 @@ class _Build:
             for name, marks in files.items()
         } or dict.fromkeys(("records", "ends", "samples", "topics"))
         """Of each table of the dump the new files; None: all of them."""
+        self.replaced: set[str] = set()
+        """Tables of silver of which all rows were read again."""
         self._stage = f"+{self.after.builds}"
         self._kept: list[DataFrame] = []
 
@@ -436,13 +438,13 @@ class _Build:
         files = self.dump.files or {}
         if self.before is None or files.get("topics") != self.before.files.get("topics"):
             frames.append(cells(self.dump.read("topics"), partial(deal, "topics")))
-            self.topics_whole = True
+            self.replaced.add("silver/topics")
         else:
             kinds.append("known_topics")
-            self.topics_whole = False
         if state is not None:
             frames.append(of_kinds(state, *kinds))
-        self.ends_whole = common.ends_whole
+        if common.ends_whole:
+            self.replaced.add("silver/ends")
         of_driver = {"gaps": common.gaps, **{name: facts[name] for name in ("counts", "pairs") if name in facts}}
         run = partial(
             _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets,
@@ -475,7 +477,7 @@ class _Build:
     ) -> DataFrame:
         """Rows of groups; of their histories where some are folded."""
         frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs")]
-        gaps = common.gaps
+        missing: dict[int, int] = {}
         if state is not None:
             frames.append(of_kinds(state, *group_rows.KEPT))
         if folded:
@@ -484,10 +486,12 @@ class _Build:
                 rows = self._published(f"silver/{name}").join(names, "group", "left_semi")
                 columns = newest_commits.COLUMNS if name == "commits" else group_rows.read_by_compact(name)
                 frames.append(cells(rows.select(*columns), partial(_past, kind=name, buckets=self.buckets)))
-            gaps = pa.concat_tables([self._published("silver/gaps").toArrow().cast(gaps.schema), gaps])
+            gaps = self._published("silver/gaps").groupBy("source_partition").agg(sql.sum("missing"))
+            missing = dict(row[:] for row in gaps.collect())
+        holes = decode.holes(common.gaps, missing, self._read)
         named = {topic_id: name for topic_id, name in common.names.items() if name is not None}
         now_ms = max(0, (self.after.ends_at or 0) // 1000)
-        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], gaps, named, self._planners)
+        rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], holes, named, self._planners)
         delivered = [name for name in TABLES if folded != [] or name not in group_rows.FOLDED]
         run = partial(
             _group_rows, build=rules, buckets=self.state_buckets, delivery=self.store.deliver(f"g{self._stage}"),
@@ -533,18 +537,12 @@ class _Build:
         for name, table in TABLES.items():
             times = 0 if self.before is None else self.before.appended.get(name, 0)
             rows = self.rows.get(name, 0)
-            if self.before is None:
-                whole, changes = True, True
-            elif name in ("silver/counts", "silver/ends", "silver/topics"):
-                whole = name == "silver/counts" or (self.ends_whole if name == "silver/ends" else self.topics_whole)
-                changes = bool(rows) if name != "silver/topics" else self.topics_whole
-                changes = changes or (name == "silver/ends" and self.ends_whole)
-            elif table.follows == "records":
-                whole, changes = False, bool(rows)
-            elif table.follows == "generations":
-                whole, changes = True, folded
-            else:
-                whole, changes = True, name != "gold/whatif" or planned
+            follows = {
+                "records": bool(rows) or name in self.replaced, "generations": folded,
+                "commits and ends": name != "gold/whatif" or planned,
+            }  # fmt: skip
+            changes = self.before is None or follows[table.follows]
+            whole = self.before is None or table.follows != "records" or name in {"silver/counts", *self.replaced}
             if changes and not whole and times >= APPENDED_MAX:
                 self._collected(self._keep(self._carried(name, self._published(name))))
                 whole = True
