@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from operator import add
 
 import numpy as np
 from numpy.typing import NDArray
 
 from apportion.arrays import NOBODY, Bools, Ints, Longs, ints
 
-FEW = 16
-"""Members to whom rounds are dealt without arrays."""
 LEVELLED = 32
 """Partitions a member up to which all exchanges of a pair are looked at at once."""
 ROUNDS = 4
@@ -42,12 +39,6 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
         return np.arange(len(lag)) % members  # every round begins with the first
     owner = np.full(len(lag), NOBODY, dtype=np.int64)
     order = heaviest_first(lag)
-    if members == 2:
-        owner[order] = _deal_to_two(lag[order])
-        return owner
-    if members <= FEW:
-        owner[order] = _deal_to_few(lag[order], members)
-        return owner
     held = np.zeros(members, dtype=lag.dtype)
     for first in range(0, len(order), members):
         round_ = order[first : first + members]
@@ -55,39 +46,6 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
         owner[round_] = turns
         held[turns] += lag[round_]
     return owner
-
-
-def _deal_to_two(lag: Longs) -> Ints:
-    """(P,) who of two gets each of falling lags: of each pair the heavier goes to who holds less, or to the first."""
-    apart = lag[::2].copy()
-    apart[: len(lag) // 2] -= lag[1::2]
-    ahead = 0  # what the first holds more than the second
-    heavier: list[int] = []
-    for gap in apart.tolist():
-        if ahead > 0:
-            heavier.append(1)
-            ahead -= gap
-        else:
-            heavier.append(0)
-            ahead += gap
-    owner = np.empty(len(lag), dtype=np.int64)
-    owner[::2] = heavier
-    owner[1::2] = 1 - owner[::2][: len(lag) // 2]
-    return owner
-
-
-def _deal_to_few(lag: Longs, members: int) -> Ints:
-    """Deal falling lags in rounds, in Python's own numbers: a round of a few costs less than a call of NumPy."""
-    # What a member holds, times the members, plus its place: in the order of these numbers a round is dealt.
-    wide = lag if int(lag[0]) < 2**62 // (members * len(lag)) else lag.astype(object)
-    lags = (wide * members).tolist()
-    line = list(range(members))
-    member_keys: list[int] = []
-    for first in range(0, len(lags), members):
-        line.sort()
-        member_keys += line
-        line = list(map(add, line, lags[first : first + members]))
-    return (np.array(member_keys[: len(lags)], dtype=wide.dtype) % members).astype(np.int64)
 
 
 def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints]:
@@ -144,24 +102,6 @@ def _turns(by_lag: Longs) -> Ints:
     """
     rows, rounds, members = by_lag.shape
     turns = np.empty(by_lag.shape, dtype=np.int64)
-    if members == 2:
-        ahead = np.zeros(rows, dtype=np.int64)  # what the first holds more than the second
-        apart = by_lag[:, :, 0] - by_lag[:, :, 1]
-        for n in range(rounds):
-            second = ahead > 0
-            turns[:, n, 0], turns[:, n, 1] = second, ~second
-            ahead += np.where(second, -apart[:, n], apart[:, n])
-        return turns
-    if int(by_lag.sum(axis=(1, 2)).max()) < 2**62 // members:
-        # As in ``_deal_to_few``: numbers in whose order a round is dealt, and which tell their members.
-        line = np.broadcast_to(np.arange(members), (rows, members)).copy()
-        lags = by_lag * members
-        for n in range(rounds):
-            line.sort(axis=1)
-            turns[:, n] = line
-            line += lags[:, n]
-        turns %= members
-        return turns
     held = np.zeros((rows, members), dtype=np.int64)
     for n in range(rounds):
         turns[:, n] = order = np.argsort(held, axis=1, kind="stable")
