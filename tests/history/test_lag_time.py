@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.history.one_partition import age, lag_time
 
 from apportion.demo import dump
 from apportion.history import measured
@@ -21,8 +22,6 @@ from apportion.history.lag_time import (
     LagTimes,
     Samples,
     Series,
-    age,
-    lag_time,
     lag_times,
     of_group,
     of_readers,

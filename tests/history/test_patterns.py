@@ -1,10 +1,10 @@
-"""Subscriptions by pattern are told in sentences, the first three of them, and are no findings."""
+"""Subscriptions by pattern are told in sentences, the first three of them."""
 
 from __future__ import annotations
 
 from apportion.history.measured import learned_capacity
 from apportion.history.member_speeds import Speed
-from apportion.history.patterns import is_note, of_members, of_topology
+from apportion.history.patterns import of_members, of_topology
 
 
 def test_members_are_counted_by_their_pattern() -> None:
@@ -13,14 +13,12 @@ def test_members_are_counted_by_their_pattern() -> None:
     assert two.startswith("2 members subscribe by the pattern 'b.*', which the broker resolves")
     assert rest == []
     assert of_members([None, ""]) == ()
-    assert is_note(one)
 
 
 def test_only_three_patterns_are_named() -> None:
     told = of_members([f"p{n}" for n in range(5)])
     assert [sentence[:39] for sentence in told[:3]] == [f"1 member subscribes by the pattern 'p{n}'" for n in range(3)]
     assert told[3:] == ("So with 2 more patterns.",)
-    assert is_note(told[3])
     assert len(of_members(["p0", "p1", "p2"])) == 3
     assert of_members([f"p{n}" for n in range(4)])[3:] == ("So with 1 more pattern.",)
 
@@ -35,7 +33,6 @@ def test_sub_topologies_name_the_patterns_that_they_read_by() -> None:
         "Sub-topology 0 reads topics by the pattern 'x.*'",
         "Sub-topology 0 reads topics by the pattern 'y.*'",
     ]
-    assert not is_note("all is well")
 
 
 def test_what_a_member_takes_is_the_median_of_its_members_that_were_busy() -> None:

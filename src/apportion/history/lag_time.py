@@ -432,26 +432,3 @@ def of_groups(times: LagTimes, owner: Ints, members: Ints, start: Ints) -> LagTi
 def of_group(times: LagTimes, owner: Ints, members: int) -> LagTimes:
     """One whole group; see ``of_groups``."""
     return of_groups(times, owner, np.array([members]), np.array([0, len(owner)]))
-
-
-# -- one partition -------------------------------------------------------------------------------------------------
-
-
-def age(ends: Pairs, unread: int | None, now_ms: int) -> Age:
-    """How old the first unread message of one partition is at a moment.
-
-    >>> age([(0, 0), (10_000, 100)], 50, 20_000)
-    Age(seconds=14.9, at_least=10.0, at_most=20.0)
-    >>> age([(0, 60), (10_000, 100)], 50, 20_000)
-    Age(seconds=None, at_least=20.0, at_most=None)
-    """
-    answers = ages(Samples.of([ends]), np.array([UNKNOWN if unread is None else unread]), now_ms)
-    return Age(*(_or_none(answer[0]) for answer in answers))
-
-
-def lag_time(series: Series, now_ms: int, since_ms: int = 0) -> LagTime:
-    """One partition at a moment; its lag is from the newest commit to the newest end."""
-    committed = series.commits[-1][1] if series.commits else UNKNOWN
-    lag = max(series.ends[-1][1] - committed, 0) if series.ends and series.commits else UNKNOWN
-    both = Samples.of([series.ends]), Samples.of([series.commits])
-    return lag_times(*both, np.array([committed]), np.array([lag]), now_ms, since_ms).row(0)

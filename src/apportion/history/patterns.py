@@ -11,12 +11,6 @@ from apportion.wording import count, shorten
 MOST_SAID: Final = 3
 """Patterns that are named; a foreign record may have any number."""
 NARROW: Final = 60
-_MARKS: Final = (" by the pattern ", " more pattern")
-
-
-def is_note(sentence: str) -> bool:
-    """Whether a sentence is one of these: it says what is not known, and finds nothing wrong."""
-    return any(mark in sentence for mark in _MARKS)
 
 
 def of_members(patterns: Iterable[str | None]) -> tuple[str, ...]:

@@ -92,23 +92,10 @@ class SharedPlans:
         self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
         self._partitions = 0
 
-    def answers(
-        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
-    ) -> list[ScenarioResult]:
-        """What ``what_if`` gives for the group, in the same order."""
-        columns = self.columns(name, generations, present, topics)
-        return [ScenarioResult(*row) for row in zip(*columns.values(), strict=True)]
-
-    def columns(
-        self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
-    ) -> Columns:
-        """The columns of ``answers``, which the caller leaves as they are."""
-        return self.planned(name, generations, present, topics)[0]
-
     def planned(
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> tuple[Columns, Structure | None, Template | None]:
-        """The columns of ``answers``, and the group's structure with its plans where one is kept."""
+        """What ``what_if`` gives, as columns that stay as they are; the structure, and its plans if they are kept."""
         is_small = sum(map(len, topics.values())) <= LARGEST
         like_structure = structure(generations, present, topics) if is_small else None
         template = self._kept.get(like_structure.key) if like_structure is not None else None

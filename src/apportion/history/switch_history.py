@@ -14,10 +14,9 @@ from typing import Final, Protocol
 
 from apportion.history import stood_still
 from apportion.history.cause import CommitInterval
-from apportion.history.fold import Folded
-from apportion.history.rebalances import Rebalance
 from apportion.history.records import Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
+from apportion.history.replay_totals import Past
 from apportion.history.steps import Step, TopicEntries, sizes, step, steps
 
 REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
@@ -29,28 +28,16 @@ SESSION_MS: Final = 45_000
 LEAST_GENERATIONS: Final = 2
 
 
-class Recorded(Protocol):
-    """A group's history, however much of it is remembered, with the topics that it was about."""
+class Recorded(Past, Protocol):
+    """A group's history with the topics that it was about."""
 
     @property
     def name(self) -> str:
         """The group's."""
 
     @property
-    def folded(self) -> Folded:
-        """Its generations."""
-
-    @property
-    def rebalances(self) -> list[Rebalance]:
-        """What each rebalance changed."""
-
-    @property
     def habits(self) -> Sequence[CommitInterval]:
         """Commits counted between the group's records; none where nobody counted."""
-
-    @property
-    def runs_tasks(self) -> bool:
-        """Whether it is a group of Kafka Streams."""
 
     @property
     def all_topics(self) -> TopicEntries:

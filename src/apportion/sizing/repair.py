@@ -92,6 +92,8 @@ def processes(packing: Packing) -> int:
     >>> processes(packing)
     2
     """
+    if packing.problem.threads == 1 and not packing.problem.process:
+        return packing.members  # every member is a process of its own
     newcomers = sum(m >= packing.problem.M for m in packing.items) // packing.problem.threads
     return len({packing.problem.process_of[m] for m in packing.items if m < packing.problem.M}) + newcomers
 
@@ -216,9 +218,9 @@ def _tightest_or_new(packing: Packing, p: int, most_processes: int, but: int = -
         and packing.weight[p] <= packing.problem.new_capacity
         and packing.problem.may_own(p, packing.problem.M)
     ):
-        if processes_open(packing) >= most_processes:
+        if processes(packing) >= most_processes:
             packing.close(_idle_process(packing))
-        if processes_open(packing) < most_processes:
+        if processes(packing) < most_processes:
             packing.open_process()
             m = packing.tightest(p, but)
     return m
@@ -255,18 +257,6 @@ def _throw_out(packing: Packing, stuck: list[int], most_processes: int) -> list[
                 packing.put(q, m)
         stuck.sort(key=lambda p: (-weight[p], p))
     return stuck
-
-
-def processes_open(packing: Packing) -> int:
-    """As ``processes``, without counting where every member is a process of its own.
-
-    >>> from apportion.sizing.problem import SizingProblem
-    >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
-    >>> packing = start(problem, swing=0.0, most_processes=2)
-    >>> processes_open(packing)
-    2
-    """
-    return packing.members if packing.problem.threads == 1 and not packing.problem.process else processes(packing)
 
 
 def _make_room(packing: Packing, p: int) -> list[int] | None:
