@@ -16,6 +16,7 @@ from apportion.errors import ApportionError
 from apportion.wire.assignment import read_assignment
 from apportion.wire.columns import Buffer, read_held_lists
 from apportion.wire.coordinator import decode
+from apportion.wire.primitives import text
 from apportion.wire.subscription import read_subscription
 from apportion.wire.task_data import TaskAssignment, TaskMemory, read_memory, read_orders, write_memory, write_orders
 
@@ -97,3 +98,34 @@ def test_lists_side_by_side_are_read_as_was_written_down(count: int) -> None:
         columns = (stop, read.count, read.name_size, read.ids, names_at, read.numbers(buffer))
         said.append([column.tolist() for column in columns])
     as_written(WRITTEN, f"lists {count}", said)
+
+
+def test_bytes_that_are_no_text_are_replaced_as_java_replaces_them() -> None:
+    """Every pair and triple of bytes at the borders of UTF-8's classes."""
+    borders = (
+        0x00,
+        0x7F,
+        0x80,
+        0x8F,
+        0x90,
+        0x9F,
+        0xA0,
+        0xBF,
+        0xC0,
+        0xC2,
+        0xDF,
+        0xE0,
+        0xED,
+        0xEF,
+        0xF0,
+        0xF4,
+        0xF5,
+        0xFF,
+    )
+    said = []
+    for first in borders:
+        told = [
+            text(bytes([first, *more])) for more in [(a,) for a in borders] + [(a, b) for a in borders for b in borders]
+        ]
+        said.append(hashlib.sha256("|".join(told).encode()).hexdigest()[:16])
+    as_written(WRITTEN, "texts", said)

@@ -110,6 +110,7 @@ HOSTILE = {
     "far owner": deflated(*ONE, 0, 1, *TOPIC, 1, 3, 2),
     "many partitions": deflated(0, 0, 0, 0, 1, *TOPIC, 1, 0xC1, 0x84, 0x3D, 0),
     "all partitions": deflated(0, 0, 0, 0, 1, *TOPIC, 1, 0xC0, 0x84, 0x3D, 0),
+    "topic of nothing": deflated(0, 0, 0, 0, 1, *TOPIC, 0),
     "half a topic": deflated(0, 0, 0, 0, 1, *TOPIC[:15]),
     "two topics": deflated(0, 0, 0, 0, 2, *TOPIC, 0, *TOPIC[:15]),
     "bomb": "apportion-plan:1:5:" + plan_text.base64url(zlib.compress(bytes((4 << 20) + 1))),
