@@ -105,9 +105,10 @@ def test_in_a_pipe_only_who_is_waited_for_is_told_and_no_longer_than_the_work_ta
 ) -> None:
     with progress.slow("reading", 3) as begin:
         begin("a piece")
-    assert (timers, capfd.readouterr()) == ([], ("", ""))
+    assert not any("start" in timer.calls for timer in timers)
+    assert capfd.readouterr() == ("", "")
     with suppress(ZeroDivisionError), progress.slow("asking", waits_for="b:1"):
-        [timer] = timers
+        timer = timers[-1]
         assert (timer.seconds, timer.daemon, timer.calls) == (2.0, True, ["start"])
         raise ZeroDivisionError
     assert timer.calls == ["start", "cancel"]

@@ -73,6 +73,7 @@ def test_a_word_may_become_what_it_might(
         ]
         yield SimpleNamespace(_admin=SimpleNamespace(list_groups=lambda: groups))
 
+    monkeypatch.setattr(completion, "GROUPS_S", 300.0)  # a busy machine takes seconds for a dump
     monkeypatch.setattr(config, "connection", connection)
     monkeypatch.setattr(cluster, "connect", connect)
 
