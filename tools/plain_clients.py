@@ -22,13 +22,13 @@ from typing import Any
 from uuid import uuid4
 
 import confluent_kafka
-from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.structs import OffsetAndMetadata, TopicPartition
+from tests.support.polled_reader import PolledReader
 
 from apportion.testing.broker import Broker, BrokerCluster, Client
 
@@ -40,7 +40,7 @@ Place = tuple[int, int]
 """Partition, offset."""
 
 
-class Reader:
+class Reader(PolledReader):
     """A member in one of the clients, with the strategies that it brings along."""
 
     loop = asyncio.new_event_loop()
@@ -67,12 +67,7 @@ class Reader:
             self.consumer = KafkaConsumer(**given, partition_assignment_strategy=[StickyPartitionAssignor()])
             self.consumer.subscribe(topics=[topic], listener=more.get("listener"))
         else:
-            self.consumer = self.loop.run_until_complete(self._started(given))
-
-    async def _started(self, given: dict[str, Any]) -> AIOKafkaConsumer:
-        consumer = AIOKafkaConsumer(self.topic, **given)
-        await consumer.start()
-        return consumer
+            self.consumer = self.start(topic, given)
 
     def read(self, seconds: float = 0.2) -> list[Place]:
         """What comes in this time."""
@@ -81,22 +76,7 @@ class Reader:
             if ends := [m.error() for m in messages if m.error() is not None and m.error().code() in ENDS]:
                 raise confluent_kafka.KafkaException(ends[0])
             return [(m.partition(), m.offset()) for m in messages if m.error() is None]
-        if self.client == "kafka-python":
-            batches = self.consumer.poll(seconds * 1000)
-        else:
-            batches = self.loop.run_until_complete(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
-        return [(record.partition, record.offset) for batch in batches.values() for record in batch]
-
-    def owned(self) -> list[int]:
-        """Partition ids."""
-        return sorted(at.partition for at in self.consumer.assignment())
-
-    def close(self) -> None:
-        """Leave."""
-        if self.client == "aiokafka":
-            self.loop.run_until_complete(self.consumer.stop())
-        else:
-            self.consumer.close()
+        return super().read(seconds)
 
 
 def until(true: Callable[[], object], patience_s: float = 40) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError as LibrdkafkaError
@@ -17,6 +17,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 from kafka.errors import CommitFailedError, CoordinatorNotAvailableError, KafkaError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as Part
+from tests.support.polled_reader import PolledReader
 
 from apportion.clients import aio_kafka, kafka_python
 from apportion.clients.confluent import GroupConsumer
@@ -37,10 +38,8 @@ def loop() -> Iterator[None]:
     Reader.loop.close()
 
 
-class Reader:
+class Reader(PolledReader):
     """A member in any of the three clients, read by turns: ``read(s)`` gives (partition, offset) pairs."""
-
-    loop: ClassVar[asyncio.AbstractEventLoop]
 
     def __init__(self, client: str, broker: Broker | BrokerCluster, group: str, topic: str, **more: Any) -> None:
         self.client, self.broker, self.group, self.topic, self.more = client, broker, group, topic, more
@@ -65,30 +64,19 @@ class Reader:
         }
         if self.client == "kafka-python":
             return KafkaConsumer(self.topic, **given)
-        return self.loop.run_until_complete(self._started(given))
-
-    async def _started(self, given: dict[str, Any]) -> Any:
-        from aiokafka import AIOKafkaConsumer
-
-        consumer = AIOKafkaConsumer(self.topic, **given)
-        await consumer.start()
-        return consumer
+        return self.start(self.topic, given)
 
     def read(self, seconds: float = 0.2) -> list[tuple[int, int]]:
         """What comes in this time."""
         if self.client == "confluent":
             return [(m.partition(), m.offset()) for m in self.consumer.consume(50, seconds) if m.error() is None]
-        if self.client == "kafka-python":
-            batches = self.consumer.poll(seconds * 1000)
-        else:
-            batches = self.loop.run_until_complete(self.consumer.getmany(timeout_ms=int(seconds * 1000)))
-        return [(record.partition, record.offset) for batch in batches.values() for record in batch]
+        return super().read(seconds)
 
     def owned(self) -> list[int]:
         """Partition ids."""
         if self.client == "confluent":
             return list(self.consumer.assignment().get(self.topic, ()))
-        return sorted(at.partition for at in self.consumer.assignment())
+        return super().owned()
 
     def pause(self, *, again: bool = False) -> None:
         """Pause all that it has, or resume what is paused; aiokafka asks for its loop."""
@@ -100,13 +88,6 @@ class Reader:
                 self.consumer.pause(*self.consumer.assignment())
 
         self.loop.run_until_complete(act())
-
-    def close(self) -> None:
-        """Leave."""
-        if self.client == "aiokafka":
-            self.loop.run_until_complete(self.consumer.stop())
-        else:
-            self.consumer.close()
 
 
 @pytest.mark.parametrize("client", CLIENTS)

@@ -92,6 +92,7 @@ CONNECTIONS: dict[str, tuple[str | None, tuple[str | None, str | None, str | Non
 }
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="al" password="open";'
+TLS = {"security.protocol": "SSL"}
 SETTINGS: dict[str, dict[str, str]] = {
     "nothing": {},
     "small letters": {"security.protocol": "plaintext"},
@@ -110,33 +111,25 @@ SETTINGS: dict[str, dict[str, str]] = {
     "a JAAS without quotes": {**SASL, "sasl.jaas.config": "x required username=al password=open;"},
     "a JAAS with blanks": {**SASL, "sasl.jaas.config": 'x required username = "al"  password = "open" ;'},
     "an empty password": {**SASL, "sasl.jaas.config": 'x required username="al" password="";'},
-    "TLS": {"security.protocol": "SSL"},
+    "TLS": TLS,
     "TLS and SASL": {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS},
-    "no check of hosts": {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
-    "a check of hosts": {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "https"},
-    "a truststore that is not there": {"security.protocol": "SSL", "ssl.truststore.location": "missing.pem"},
-    "a truststore without a certificate": {
-        "security.protocol": "SSL",
-        "ssl.truststore.location": "empty.pem",
-        "ssl.truststore.type": "pem",
-    },
-    "a truststore of no certificate": {"security.protocol": "SSL", "ssl.truststore.location": "bad.pem"},
+    "no check of hosts": {**TLS, "ssl.endpoint.identification.algorithm": ""},
+    "a check of hosts": {**TLS, "ssl.endpoint.identification.algorithm": "https"},
+    "a truststore that is not there": {**TLS, "ssl.truststore.location": "missing.pem"},
+    "a truststore without a certificate": {**TLS, "ssl.truststore.location": "empty.pem", "ssl.truststore.type": "pem"},
+    "a truststore of no certificate": {**TLS, "ssl.truststore.location": "bad.pem"},
     "certificates in the file": {
-        "security.protocol": "SSL",
+        **TLS,
         "ssl.truststore.certificates": "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----",
     },
-    "a keystore that is not there": {"security.protocol": "SSL", "ssl.keystore.location": "missing.pem"},
-    "a keystore of Java's": {"security.protocol": "SSL", "ssl.keystore.location": "empty.pem"},
-    "a keystore of no key": {"security.protocol": "SSL", "ssl.keystore.location": "bad.pem"},
-    "a locked key": {"security.protocol": "SSL", "ssl.keystore.location": "locked.pem"},
-    "an older locked key": {"security.protocol": "SSL", "ssl.keystore.location": "older.pem"},
-    "a locked key with a password": {
-        "security.protocol": "SSL",
-        "ssl.keystore.location": "locked.pem",
-        "ssl.key.password": "x",
-    },
-    "a key in the file": {"security.protocol": "SSL", "ssl.keystore.key": "x"},
-    "a chain in the file": {"security.protocol": "SSL", "ssl.keystore.certificate.chain": "x"},
+    "a keystore that is not there": {**TLS, "ssl.keystore.location": "missing.pem"},
+    "a keystore of Java's": {**TLS, "ssl.keystore.location": "empty.pem"},
+    "a keystore of no key": {**TLS, "ssl.keystore.location": "bad.pem"},
+    "a locked key": {**TLS, "ssl.keystore.location": "locked.pem"},
+    "an older locked key": {**TLS, "ssl.keystore.location": "older.pem"},
+    "a locked key with a password": {**TLS, "ssl.keystore.location": "locked.pem", "ssl.key.password": "x"},
+    "a key in the file": {**TLS, "ssl.keystore.key": "x"},
+    "a chain in the file": {**TLS, "ssl.keystore.certificate.chain": "x"},
     "what Spark sets itself": dict.fromkeys(
         (
             "bootstrap.servers",
