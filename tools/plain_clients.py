@@ -588,7 +588,7 @@ def main(words: Sequence[str]) -> int:
 
 def _alone(address: str, name: str, client: str) -> str:
     """What one scenario says in a process of its own."""
-    command = [sys.executable, __file__, "--at", address, name, client]
+    command = [sys.executable, "-m", "tools.plain_clients", "--at", address, name, client]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
