@@ -87,7 +87,8 @@ class Stage:
     taken
         Of those, the ones that they do not get back.
     moved
-        Of those, the ones that go to another member that stays, not to a newcomer.
+        Of those, the ones that go to another member, one that comes too: a move as ``history.moves`` counts it. What
+        its owner's leaving set free does not move.
     read_anew
         Partitions that another member reads than before, from the last commit on; its state is restored. Those that
         a topic grew by nobody has read before, and they do not count.
@@ -372,9 +373,9 @@ def _stage(
         stops = at_stayers if protocol == "eager" else let_go
         taken += int(let_go.sum())
         revoked += int(stops.sum())
-        to_stayers = changed & _whether(stays, had) & _whether(stays, has)
-        moved += int(to_stayers.sum())
-        movers |= to_stayers
+        from_stayers = changed & _whether(stays, had)
+        moved += int(from_stayers.sum())
+        movers |= from_stayers
         still[stops] += times.rebalance_s
         longest = max(longest, times.rebalance_s if stops.any() else 0.0)
         had, present, described = has, np.ones(after.M, dtype=np.bool_), np.ones(after.P, dtype=np.bool_)

@@ -80,13 +80,13 @@ class Browser:
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", type=kind, key="Enter", windowsVirtualKeyCode=13, text="\r")
 
-    def open(self, page: Path, width: int, fragment: str = "") -> None:
-        """The page at that width, once it is drawn."""
+    def open(self, page: Path | str, width: int, fragment: str = "") -> None:
+        """The page, a file or an address, at that width, once it is drawn."""
         phone = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=phone)
         self.call("Emulation.setScrollbarsHidden", hidden=True)
         self.call("Page.navigate", url="about:blank")
-        self.call("Page.navigate", url=page.as_uri() + fragment)
+        self.call("Page.navigate", url=(page if isinstance(page, str) else page.as_uri()) + fragment)
         end = monotonic() + 60
         while self.js("document.documentElement?.dataset.drawnMs ?? null") is None:
             assert monotonic() < end, "the page was not drawn within a minute"

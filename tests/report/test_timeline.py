@@ -8,6 +8,7 @@ import pytest
 
 import apportion
 from apportion import rollouts, whatif
+from apportion.assignors import find
 from apportion.demo import dump
 from apportion.history.group_history import GroupHistory
 from apportion.history.lag_time import Series
@@ -17,7 +18,7 @@ from apportion.history.stood_still import standstills
 from apportion.inputs.described_group import Observed
 from apportion.inputs.load_history import load_histories
 from apportion.model.group_json import group_to_dict
-from apportion.report.rollouts import page_data
+from apportion.report.rollouts import as_shown, notes, page_data, table
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
 from apportion.rollouts import Protocol
 
@@ -79,6 +80,21 @@ def rolled(protocol: Protocol, static: bool = False) -> tuple[list[rollouts.Stag
     page = page_data(observed, group, stages, rollouts.Times())
     assert page["advice"][0] == rollouts.total_sentence(stages)
     return stages, page["history"]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "streams"])
+def test_what_is_kept_of_a_large_rollout_is_all_that_is_shown(strategy: str) -> None:
+    group = whatif.settled(
+        apportion.plan({"topics": {"t": 9}, "members": {m: {"topics": ["t"]} for m in "abc"}}, strategy)
+    )
+    protocol = rollouts.protocol_of(find(strategy, {}))
+    stages = rollouts.rollout(group, ["rolling", "grow t:12"], protocol, strategy)
+    kept = [*map(as_shown, stages[:-1]), stages[-1]]
+    assert table(kept).records() == table(stages).records()
+    assert notes(kept, protocol) == notes(stages, protocol)
+    drawn = [page_data(Observed({}), group, shown, rollouts.Times()) for shown in (kept, stages)]
+    assert drawn[0] == drawn[1]
+    assert not any(len(stage.plan.group.claims.member) or stage.plan.answer.state for stage in kept[:-1])
 
 
 @pytest.mark.parametrize("static", [False, True])

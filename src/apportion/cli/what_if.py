@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli import progress, source
-from apportion.cli.output import emit_json, emit_page, emit_tables
+from apportion.cli.output import emit, emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_assignor, add_output, amount, settings_of
 
 if TYPE_CHECKING:
@@ -112,15 +113,21 @@ def run(args: argparse.Namespace) -> int:
         return _of_tasks(tasks, texts, args)
     group, strategy, protocol, under_notes = _planned_under(observed, tasks, texts, args)
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
-    stages = []
+    stages: list[rollouts.Stage] = []
+    documents: list[str] = []
     with progress.slow("planning each step") as begin:
         for stage in rollouts.walk(
             group, texts, protocol, strategy, None, static=args.static, by_host=tasks is not None, times=times
         ):  # fmt: skip
-            stages.append(stage)
+            if args.output == "json":  # a large group's plans as objects take ten times the memory of their text
+                documents.append(json.dumps(stage.to_dict(), ensure_ascii=False))
+            elif stages and (shown or args.output == "html"):
+                stages[-1:] = [pictures.as_shown(stages[-1]), stage]  # only of the last one is more told
+            else:
+                stages.append(stage)
             begin(f"planned {stage.step}")
     if args.output == "json":
-        emit_json({"version": 1, "steps": [stage.to_dict() for stage in stages]})
+        emit(f'{{"version": 1, "steps": [{", ".join(documents)}]}}\n')
     elif args.output == "html":
         emit_page([pictures.page_data(observed, group, stages, times)], source.input_name(args))
     elif shown:

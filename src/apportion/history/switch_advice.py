@@ -134,8 +134,8 @@ def _verdict(switch: Switch) -> str:
             "known."
         )
     return (
-        f"It can switch, {IF_CLIENTS}: the broker refuses nothing that its strategy sends, and the strategy guarantees "
-        "nothing more."
+        f"It can switch, {IF_CLIENTS}: the broker accepts what its strategy sends, and does all that the strategy "
+        "guarantees."
     )
 
 
@@ -236,7 +236,7 @@ def _past(switch: Switch) -> list[str]:
         stopped = count(history["stopped"], "partition")
         sentences.append(
             f"Its eager members gave up {stopped} at those rebalances only to get them again; under the new protocol, "
-            f"as under cooperative-sticky, these are read on. {_still(history)}"
+            f"as under cooperative-sticky, these would have been read on. {_still(history)}"
         )
     return sentences
 

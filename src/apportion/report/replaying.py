@@ -31,10 +31,11 @@ def notes(document: Mapping[str, Any]) -> list[str]:
     if not total["generations"]:
         return ["No generation of this group is left in the records."]
     saved = total["moves_then"] - total["moves"]
-    verdict = f"{abs(saved):,} {'fewer' if saved > 0 else 'more'} than moved" if saved else "as many as moved"
+    differs = f"{abs(saved):,} {'fewer' if saved > 0 else 'more'} than the {total['moves_then']:,} that moved"
+    verdict = differs if saved else "exactly as many as moved"
     walked = count(total["generations"], "generation")
     would = f"In {walked} {name} would have moved {count(total['moves'], 'partition')}"
-    sentences = [f"{would}, {verdict} ({total['moves_then']:,})."]
+    sentences = [f"{would}, {verdict}."]
     now, then = total["skew_max"], total["skew_max_then"]
     sentences.append(f"Widest difference of loads: {now:,} instead of {then:,}." if now != then else
                 f"Widest difference of loads: {now:,}, as it was.")  # fmt: skip

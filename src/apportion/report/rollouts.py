@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
+from apportion.model.plan import Answer
 from apportion.report import task_roles
 from apportion.report.group_data import MOST_ROWS, group_data, summary, told_of
 from apportion.report.oddities import own_names
@@ -19,6 +21,23 @@ from apportion.wording import count, partitions_in_words, shorten, some_of
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
+
+
+def as_shown(stage: Stage) -> Stage:
+    """The stage without what neither table nor picture shows, most of its memory: past claims, and who keeps copies."""
+    plan, answer = stage.plan, stage.plan.answer
+    extra = {name: answer.extra[name] for name in ("prediction", "rounds") if name in answer.extra}
+    owners_alone = Answer(answer.owner, measures=answer.measures, extra=extra, waits=answer.waits)
+    group = replace(plan.group.without_past())  # a copy of its fields, without what was worked out from them
+    return replace(stage, plan=replace(plan, group=group, answer=owners_alone))
+
+
+def _who_reads_on(stages: Sequence[Stage]) -> list[str]:
+    """Of which clients the seconds do not hold, where members should read on while their group rebalances."""
+    if not any(stage.generations and stage.plan.cooperative for stage in stages):
+        return []
+    holds = "The seconds hold for clients that read on while a join waits, as Java's do"
+    return [f"{holds}; in kafka-python poll gives nothing meanwhile, and partitions stand still longer."]
 
 
 def table(stages: Sequence[Stage]) -> TextTable:
@@ -44,7 +63,7 @@ def table(stages: Sequence[Stage]) -> TextTable:
 def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
     """What all of it costs, and what the columns say."""
     strategy = stages[-1].plan.assignor if stages else ""
-    sentences = [f"{protocol}, {strategy}. {total_sentence(stages)}"]
+    sentences = [f"{protocol}, {strategy}. {total_sentence(stages)}", *_who_reads_on(stages)]
     predictions = [stage.plan.answer.extra.get("prediction") for stage in stages]
     shape = sum(prediction == "shape" for prediction in predictions)
     if shape:
@@ -86,7 +105,7 @@ def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times:
     Members and partitions are those of the end; who owned what before is shown as far as they are still there.
     """
     not_yet = "The rebalances below have not happened: they are what the rollout would bring."
-    facts = told_of(observed, [total_sentence(stages), not_yet])
+    facts = told_of(observed, [total_sentence(stages), *_who_reads_on(stages), not_yet])
     if not stages:
         return group_data(before, [], facts=facts)
     after = stages[-1].plan.group

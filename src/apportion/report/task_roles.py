@@ -15,7 +15,7 @@ COLUMNS: Final = ("ROUNDS", "STANDBYS", "WARM-UPS")
 
 def has_roles(plans: Iterable[Plan]) -> bool:
     """Whether some plan tells of standbys and warm-ups."""
-    return any("warmups" in plan.measures for plan in plans)
+    return any("warmups" in plan.answer.measures for plan in plans)
 
 
 def cells(plan: Plan) -> tuple[Cell, ...]:

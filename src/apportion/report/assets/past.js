@@ -42,7 +42,7 @@ function timeline(group) {
   const pick = (which) => selection("Overlay", [[-1, "none"], ...replays.map((replay, i) => [i, replay.assignor])], chosen[which], (i) => { chosen[which] = i; box.refresh(); });
   const box = figure({
     id: "timeline", title: "Rebalances", wide: true, draw, tools: replays.length ? [pick(0), pick(1)] : [],
-    sentences: () => "How many partitions each rebalance moved from one member to another that stayed. A cooperative move takes two rounds and counts in the second."
+    sentences: () => "How many partitions each rebalance moved from a member that stayed to another. A cooperative move takes two rounds and counts in the second."
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers below have all of them.` : ""),
     key: () => sides().map(([name, moves, paint]) => [`${name}: ${number(sum(moves.map((n) => n ?? 0)))} in all`, paint]),
     head: () => ["Generation", "At", "Cause", "Members", "Moved", "Needless", "Kept", "Given", ...replays.map((r) => r.assignor)],
@@ -66,7 +66,7 @@ function heatMap(group) {
   const { rows, owners, labels, rebalances, left_out, movers } = group.history, moving = movers.map((rows) => rows && new Set(rows)), from = Math.max(0, rebalances.length - MOST_REBALANCES);
   function draw(width) {
     const shown = rebalances.slice(from), left = clamp(Math.max(...rows.map(places), places("generation")) + 10, 60, Math.max(90, width * .3));
-    const cell = clamp((width - left - 4) / shown.length, 20, 150), tall = rows.length > 80 ? 10 : 18, top = 22;
+    const cell = Math.max(20, (width - left - 4) / Math.max(5, shown.length)), tall = rows.length > 80 ? 10 : 18, top = 22;
     const picture = canvas(Math.max(width, left + shown.length * cell + 4), top + rows.length * tall + 4, "Owner of each partition over the generations; a strong edge marks a move; the table below has the names");
     picture.append(words(left - 8, 14, "generation", { "text-anchor": "end", class: "soft small" }));
     shown.forEach((rebalance, i) => picture.append(words(left + i * cell + cell / 2, 14, String(rebalance.generation ?? "?"), { "text-anchor": "middle", class: "soft small" })));
@@ -88,7 +88,7 @@ function heatMap(group) {
   const shownLabels = labels.slice(0, 30);
   return figure({
     id: "owners", title: "Owners over the generations", wide: true, draw,
-    sentences: () => "Each row is a partition and each column a generation. Colour and letter tell the member, and a dark edge marks a move."
+    sentences: () => "Each row is a partition and each column a generation. Colour and letter tell the member, and a strong edge marks a move."
       + (left_out ? ` ${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} not drawn.` : "")
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)} generations; the numbers below have all of them.` : ""),
     key: () => [...shownLabels.map((label, m) => [label, colour(m), letter(m)]), ["nobody", colour(NOBODY)],

@@ -144,7 +144,8 @@ function tradeOff(group) {
     const steps = best.map((p, i) => i ? `H${X(p.x)} V${Y(p.y)}` : `M${X(p.x)} ${Y(p.y)}`).join(" ");
     if (best.length > 1) picture.append(svg("path", { d: steps, fill: "none", stroke: "var(--accent)", "stroke-dasharray": "4 4" }));
     const merged = spots([...points].sort((a, b) => best.includes(b) - best.includes(a)), X, Y);
-    const taken = merged.map((spot) => ({ x: spot.x - 6, y: spot.y - 6, w: 12, h: 12 }));
+    const stair = best.slice(1).flatMap((p, i) => [{ x: X(best[i].x), y: Y(best[i].y) - 3, w: X(p.x) - X(best[i].x), h: 6 }, { x: X(p.x) - 3, y: Y(best[i].y), w: 6, h: Y(p.y) - Y(best[i].y) }]);
+    const taken = [...merged.map((spot) => ({ x: spot.x - 6, y: spot.y - 6, w: 12, h: 12 })), ...stair];
     for (const spot of merged) {
       const good = spot.points.some((p) => best.includes(p)), now = spot.points.some((p) => p.now);
       if (now) picture.append(svg("circle", { cx: spot.x, cy: spot.y, r: 9, fill: "none", stroke: "var(--ink)" }));

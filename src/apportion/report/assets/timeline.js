@@ -127,7 +127,7 @@ function inTimeline(group) {
       for (const [t, n] of shown) picture.append(hint(svg("circle", { cx: X(t), cy: Y(n), r: 2.2, fill: "var(--ink)" }), `${clock(t)}: ${number(n)} messages behind`));
     }
     let free = -1e9;
-    const inSight = seen.filter((r) => X(r.at_ms) >= left);
+    const inSight = seen.filter((r) => X(r.at_ms) >= left), numbers = []; // these lie above the next one's red
     inSight.forEach((r, i) => {
       const x = X(r.at_ms), s = X(started(r)), [n, least, longest, silent] = r.still ?? [0, null, null, null], tooltip = sentenceOf(r);
       picture.append(svg("line", { x1: x, x2: x, y1: 42, y2: under, stroke: "var(--ink)", "stroke-width": r.eager ? 1.4 : .7, "stroke-dasharray": r.eager ? "none" : "2 3", "stroke-opacity": .7 }));
@@ -136,12 +136,15 @@ function inTimeline(group) {
         // No record tells where between two commits it stood still.
         if (silent) box(silent, silent + longest, 72 - h, h, "var(--bad)", tooltip, .25);
         picture.append(hint(svg("rect", { x: x - wide, y: 72 - h, width: wide, height: h, fill: "var(--bad)" }), tooltip));
-        picture.append(hint(words(x + 3, 72 - h / 2 + 3, number(n), { class: "tiny" }), tooltip));
+        numbers.push(hint(words(x + 3, 72 - h / 2 + 3, number(n), { class: "tiny halo" }), tooltip));
       }
-      const after = inSight[i + 1], room = Math.max(places("a member"), (after ? X(after.at_ms) : width) - Math.max(x, free) - 6), text = fit(planned ? r.cause.replace(/^rolling [^:]*: /, "") : r.cause || "?", room);
+      const after = inSight[i + 1], room = Math.max(places("a member"), (after ? X(after.at_ms) : width) - Math.max(x, free) - 6), cause = planned ? r.cause.replace(/^rolling [^:]*: /, "") : r.cause || "?";
+      // Cut in its middle a step would not tell who; its last word tells what.
+      const text = planned && places(cause) > room ? cause.replace(/^.* (gone|back)\b/, "$1") : fit(cause, room);
       const at = clamp(x - 2, left, width - places(text));
       if (at >= free) { picture.append(hint(words(at, 34, text, { class: "small" }), tooltip)); free = at + places(text) + 6; }
     });
+    picture.append(...numbers);
     return picture;
   }
   const turn = (label, change, spoken) => { const button = element("button", { type: "button", "aria-label": spoken }, label); button.addEventListener("click", () => { change(); box.refresh(); }); return button; };
@@ -174,7 +177,7 @@ function inTimeline(group) {
   const box = figure({
     id: "time", title: planned ? "The rollout in time" : "The group in time", wide: true, draw, tools,
     sentences: () => total() + ` A lane is a partition and its colour the member that reads it; red is where nobody ${planned ? "reads" : "read"}.`
-      + (planned ? "" : " Pale red: as long as it may have been at most.") + (commits.length ? " A thin line in a lane: from first commit to last." : "")
+      + (planned ? "" : " Pale red: the longest that it may have been.") + (commits.length ? " A thin line in a lane: from first commit to last." : "")
       + (scale.cuts.length ? " Where // stands, a quiet stretch is shortened." : "")
       + (rows.length + group.history.left_out > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length + group.history.left_out, "partition")} are drawn.` : "") + (planned ? "" : " Times are UTC."),
     key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ...(labels.length > 20 ? [[`${number(labels.length - 20)} more`, "none"]] : []), [planned ? "stands still" : "stood still", "var(--bad)"], ["nobody", colour(NOBODY)]],
