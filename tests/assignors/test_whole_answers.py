@@ -213,3 +213,19 @@ def test_many_like_members_get_their_tasks_as_was_written_down(kind: str, monkey
                 members[f"c{draw.randrange(30):02}"]["owned"].setdefault(topic, []).append(p)
     raw = {"group": "app", "topics": topics, "members": members}
     as_written(WRITTEN, f"like members {kind}", answered(raw, "streams", STREAMS[kind]))
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_small_applications_are_counted_as_large_ones_where_the_settings_allow_it(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "LARGE", 1)
+    answers = []
+    for seed in range(8):
+        raw = application(seed)
+        for fields in raw["members"].values() if seed % 4 else ():
+            fields["topics"] = list(raw["topics"]) if seed % 2 else fields["topics"]
+            for field in ("standby", "recovery_lag", "tags")[: None if kind != "apart" else 2]:
+                del fields[field]
+        answers.append(answered(raw, "streams", STREAMS[kind]))
+    as_written(WRITTEN, f"counted {kind}", answers)
