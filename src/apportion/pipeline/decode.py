@@ -19,14 +19,7 @@ from apportion.errors import UnreadableBytes
 from apportion.model.to_names import collector_paused
 from apportion.pipeline.columns import longs
 from apportion.tables import schemas
-from apportion.wire.commits import (
-    BytesColumn,
-    CommitColumns,
-    decode_commits,
-    packed,
-    sixteens,
-    topic_id_texts,
-)
+from apportion.wire.commits import BytesColumn, CommitColumns, decode_commits, packed, sixteens, topic_id_texts
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, Member, Other, Record, decode
 from apportion.wire.partitions import Held
 
@@ -184,7 +177,6 @@ class _Others:
         self._batch, self._keys, self._values = batch, batch["key"], batch["value"]
         self._lines: dict[str, list[dict[str, Any]]] = {}
         self._rows: dict[str, list[int]] = {}
-        self._reasons: list[str] = []
         self._counts: Counter[tuple[int, int | None, bool]] = Counter()
         self._size = 0
 
@@ -193,23 +185,20 @@ class _Others:
         key, value = self._keys[row].as_py(), self._values[row].as_py()
         self._size += len(key or b"") + len(value or b"")
         record = read(key, value)
-        if isinstance(record, str):
-            self._rows.setdefault("rejects", []).append(row)
-            self._reasons.append(record)
-        elif isinstance(record, Other):
+        if isinstance(record, Other):
             self._counts[record.key_type, record.value_version, record.tombstone] += 1
-        else:
-            name, line = _line(record)
-            self._lines.setdefault(name, []).append(line)
-            self._rows.setdefault(name, []).append(row)
+            return self._size
+        name, line = (
+            ("rejects", {"reason": record, "key": key, "value": value}) if isinstance(record, str) else _line(record)
+        )
+        self._lines.setdefault(name, []).append(line)
+        self._rows.setdefault(name, []).append(row)
         return self._size
 
     def rows(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Their rows, by the name of the table."""
         for name, lines in self._lines.items():
             yield name, _with_source(f"silver/{name}", lines, self._batch, np.array(self._rows[name], np.int64))
-        if self._reasons:
-            yield "rejects", _rejected(self._batch, self._rows["rejects"], self._reasons)
         if self._counts:
             yield "counts", _counted(self._counts)
 
@@ -224,20 +213,7 @@ def _line(record: Commit | GroupGeneration | EpochRecord) -> tuple[str, dict[str
     return "epochs", _row(record, body=record.body_json)
 
 
-# -- rejects and counts ----------------------------------------------------------------------------------------------
-
-
-def _rejected(batch: pa.RecordBatch, rows: list[int], reasons: list[str]) -> pa.RecordBatch:
-    keys, values, where = batch["key"], batch["value"], pa.array(rows, pa.int64())
-    columns = {
-        "source_partition": batch["partition"].take(where),
-        "source_offset": batch["offset"].take(where),
-        "reason": pa.array(reasons, pa.string()),
-        "key": keys.take(where),
-        "value": values.take(where),
-        "at": batch["timestamp"].take(where),
-    }
-    return _as("silver/rejects", columns)
+# -- counts ----------------------------------------------------------------------------------------------------------
 
 
 def _counted(counts: Mapping[tuple[int, int | None, bool], int]) -> pa.RecordBatch:

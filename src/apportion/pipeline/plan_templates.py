@@ -153,9 +153,7 @@ class _GroupRanks:
         by_instance: dict[str | None, int] = {name: rank for rank, name in enumerate(named)}
         by_instance[None] = -1
         return cls(
-            {name: rank for rank, name in enumerate(ids)},
-            by_instance,
-            {name: rank for rank, name in enumerate(wanted)},
+            {name: rank for rank, name in enumerate(ids)}, by_instance, {name: rank for rank, name in enumerate(wanted)}
         )
 
 

@@ -50,10 +50,7 @@ _SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
 
 @contextmanager
 def session(
-    given: SparkSession | None = None,
-    *,
-    quick: bool = True,
-    jars: Collection[JarSet] = (),
+    given: SparkSession | None = None, *, quick: bool = True, jars: Collection[JarSet] = ()
 ) -> Iterator[SparkSession]:
     """The given session, left running and as it was, or one of our own that ends with the block.
 

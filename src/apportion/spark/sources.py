@@ -31,10 +31,7 @@ _TABLES: Final = {
     "records": schemas.RECORDS, "ends": schemas.ENDS, "samples": schemas.ENDS, "topics": schemas.TOPICS
 }  # fmt: skip
 
-_NO_CHECKSUMS: Final = {
-    "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-}
+_NO_CHECKSUMS: Final = {"fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem", "fs.file.impl.disable.cache": "true"}
 """A ``.x.parquet.crc`` that Spark left beside a file which was written anew since must not make it unreadable."""
 
 
