@@ -34,7 +34,7 @@ def written(root: Path, name: str, text: str, publish: bool) -> None:
         stage = staging / "new" / name
         stage.mkdir(parents=True)
         (stage / "part.parquet").write_text(text)
-        store.write(name, [], 1, True)
+        store.write(name, [], 1, None, True)
         if publish:
             store.publish()
 
@@ -46,7 +46,7 @@ def counts(*numbers: int) -> pa.Table:
 
 def deliver(store: folder.FolderStore, name: str, rows: pa.Table, part: str, whole: bool = True) -> None:
     list(store.deliver("+1")(name, rows, part))
-    store.write(name, [], rows.num_rows, whole)
+    store.write(name, [], rows.num_rows, None, whole)
 
 
 def test_a_table_is_replaced_only_by_a_whole_one(tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,10 @@ from tests.spark.stores import reach, store
 from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import build, job, lake, lock, packages, schemas, stores
+from apportion.spark import build, job, lake, lock, packages, schemas, statuses, stores
 from apportion.spark.folder import check_form
 from apportion.spark.location import form_of, locate
+from apportion.spark.session import holds_delta
 from apportion.tables.schemas import TABLES
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
@@ -140,6 +143,7 @@ def test_every_place_has_the_same_rows(
         assert third.rows == {name: len(rows) for name, rows in expected[1].items()}
         assert third.rows == {state.name: state.rows for state in job.status(out, spark=spark)}
         _check_lock(spark, dump, out, settings)
+        _check_sizes(spark, out)
         if kind != "folder":
             _check_put_back(spark, dump, out, settings, read, expected[1])
 
@@ -150,6 +154,17 @@ def _check_lock(spark: Any, dump: str, out: str, settings: dict[str, Any]) -> No
     form = form_of(location, settings.get("form"))
     with stores.alone(spark, location, form, job.silent), pytest.raises(Unavailable, match="another build is writing"):
         job.build(dump, out, spark=spark, **settings)
+
+
+def _check_sizes(spark: Any, out: str) -> None:
+    """What a build keeps of the sizes of Delta's tables, one of them added to, is what Spark counts."""
+    location = locate(out)
+    if location.kind == "folder" and not holds_delta(location):
+        return
+    for kept in job.status(out, spark=spark):
+        counted = statuses._by_spark(spark, lake.tables_in(location), kept.name, kept.name, None)
+        assert replace(counted, written=kept.written) == kept
+        assert abs(counted.written - kept.written) < timedelta(seconds=60)
 
 
 def _check_put_back(

@@ -84,9 +84,7 @@ class SparkCluster:
             "spark.executor.memory": "600m", "spark.pyspark.python": "/mnt/python/bin/python3",
             "spark.executorEnv.PYTHONPATH": "/mnt/packages", "spark.sql.shuffle.partitions": "2",
             # That Python finds its own library there: another one of the machine lacks what its modules need.
-            "spark.executorEnv.LD_LIBRARY_PATH": "/mnt/python/lib",
-            # What runs for a minute is not worth compiling well: half of the executors' CPU time went there.
-            "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC", **settings,
+            "spark.executorEnv.LD_LIBRARY_PATH": "/mnt/python/lib", **settings,
         }  # fmt: skip
         return {
             "APPORTION_SPARK_MASTER": self.master,

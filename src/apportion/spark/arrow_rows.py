@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from apportion.pipeline.columns import TASK, bucket_of, with_columns
 
@@ -59,6 +60,18 @@ def packed(kind: str, bucket: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
             pa.array([sink.getvalue().to_pybytes()], pa.binary()),
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=ARROW)
+
+
+def counted(name: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """For the driver: how many rows of a table there are, and their newest time in microseconds."""
+    newest = pc.max(rows["at"]).cast(pa.int64()).as_py() if "at" in rows.column_names else None
+    facts = [name], [rows.num_rows], pa.array([newest], pa.int64())
+    yield from packed("written", DRIVER, pa.table(facts, ["name", "rows", "newest"]))
+
+
+def latest(*times: int | None) -> int | None:
+    """The latest of some times; None is none."""
+    return max((time for time in times if time is not None), default=None)
 
 
 def unpacked(batches: Batches) -> Iterator[tuple[str, int, pa.Table]]:

@@ -120,9 +120,8 @@ class FolderBronze:
             return
         stage = str(Path(tempfile.mkdtemp(prefix=f"batch-{number}-", dir=self._staging)) / file.name)
         columns = batch.select(*schema_of(schemas.RECORDS).names).repartition(1)
-        columns.sortWithinPartitions(*schemas.RECORDS.order).mapInArrow(
-            partial(_as_file, stage), "rows bigint"
-        ).collect()
+        columns = columns.sortWithinPartitions(*schemas.RECORDS.order)
+        columns.mapInArrow(partial(_as_file, stage), "rows bigint").collect()
         # What the batch holds must outlast its file: planned anew after a power cut, it might hold more than the file.
         _sync_checkpoint(self._folder / "checkpoint")
         if Path(stage).exists():  # a batch may have no rows
@@ -175,9 +174,8 @@ def read_origin(folder: Path) -> Origin:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise BadInput(
-            str(file), f"what cannot be read ({error})", "what the capture wrote; take a new place"
-        ) from error
+        actual = f"what cannot be read ({error})"
+        raise BadInput(str(file), actual, "what the capture wrote; take a new place") from error
     return _origin_of(str(file), text)
 
 
@@ -237,9 +235,8 @@ class LakeBronze:
     ) -> None:
         self.location, self._spark, self._tables = location, spark, tables
         self._checkpoint, self._lock = checkpoint, held
-        self._records, self._ends, self._topics = (
-            lake.in_dump(location, name) for name in ("records", "ends", "topics")
-        )
+        named = partial(lake.in_dump, location)
+        self._records, self._ends, self._topics = map(named, ("records", "ends", "topics"))
         self._before: int | None = None
         """Records that were there when ``take`` began, if all of them are of batches that were finished."""
 
@@ -308,10 +305,8 @@ class LakeBronze:
         described = self._spark.createDataFrame(topics.to_pylist(), schema_of(schemas.TOPICS)).coalesce(1)
         self._tables.overwrite(self._topics, described)
         sampled = self._spark.createDataFrame(ends.to_pylist(), schema_of(schemas.ENDS)).coalesce(1)
-        if lake.is_there(self._spark, self._tables, self._ends):
-            self._tables.append(self._ends, sampled)
-        else:
-            self._tables.overwrite(self._ends, sampled)
+        there = lake.is_there(self._spark, self._tables, self._ends)
+        (self._tables.append if there else self._tables.overwrite)(self._ends, sampled)
 
 
 Bronze = FolderBronze | LakeBronze

@@ -49,6 +49,7 @@ from apportion.spark.arrow_rows import (
     distributed,
     distributed_by,
     gathered,
+    latest,
     met,
     of_kinds,
     packed,
@@ -253,7 +254,8 @@ class _Build:
         self.before, self.after = before, replace(request, builds=1 if before is None else before.builds + 1)
         self.spark = dump.spark
         self.rows: dict[str, int] = {}
-        """How many were delivered of each table."""
+        self.newest: dict[str, int | None] = {}
+        """How many were delivered of each table, and the time of the newest in microseconds."""
         self.frames: dict[str, dict[int, DataFrame]] = {}
         """Of each table the frames that they are in."""
         files = dump.files or {}
@@ -285,6 +287,7 @@ class _Build:
         if decode.stand_twice(runs):
             self.store.begin_again()
             self.rows.clear()
+            self.newest.clear()
             self.frames.clear()
             decoded, facts = self._decoded(once=True)
             runs = _runs(facts)
@@ -352,8 +355,10 @@ class _Build:
     def _collected(self, frame: DataFrame) -> dict[str, pa.Table]:
         facts = collected(frame)
         if "written" in facts:
-            for name, rows in zip(*(facts["written"][column].to_pylist() for column in ("name", "rows")), strict=True):
-                self.rows[name] = self.rows.get(name, 0) + rows
+            for fact in facts["written"].to_pylist():
+                name = fact["name"]
+                self.rows[name] = self.rows.get(name, 0) + fact["rows"]
+                self.newest[name] = latest(self.newest.get(name), fact["newest"])
                 self.frames.setdefault(name, {})[id(frame)] = frame
         return facts
 
@@ -556,7 +561,8 @@ class _Build:
         self.after = replace(self.after, appended=appended, places=places, groups=groups)
 
     def _complete(self, name: str, whole: bool) -> None:
-        self.store.write(name, list(self.frames.get(name, {}).values()), self.rows.get(name, 0), whole)
+        frames = list(self.frames.get(name, {}).values())
+        self.store.write(name, frames, self.rows.get(name, 0), self.newest.get(name), whole)
 
 
 @dataclass(frozen=True)

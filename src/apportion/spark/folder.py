@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import lock
-from apportion.spark.arrow_rows import ARROW, DRIVER, STATE, Delivery, packed
+from apportion.spark.arrow_rows import ARROW, STATE, Delivery, counted
 from apportion.spark.files import SHOWN, drafted, link, sync, write_rows, write_table
 from apportion.spark.schemas import spark_schema
 from apportion.spark.session import AS_IT_STANDS, is_connect
@@ -142,13 +142,15 @@ class FolderStore:
         """Write rows to files, by the task that has them."""
         return partial(_written, str(self._staging / "new"), stage)
 
-    def write(self, name: str, frames: Sequence[DataFrame], rows: int, whole: bool) -> None:
+    def write(self, name: str, frames: Sequence[DataFrame], rows: int, newest: int | None, whole: bool) -> None:
         """Complete what tasks wrote: by links to the files that are there, or by one that shows the columns.
 
         frames
             Rows of ``arrow_rows.ROW``, among them those that ``deliver`` gave.
         rows
             How many were delivered.
+        newest
+            Their newest time in microseconds; of files their footers tell it.
         whole
             They are all rows of the table; else they are added to those that are there.
         """
@@ -191,7 +193,7 @@ def _written(folder: str, stage: str, name: str, rows: pa.Table, part: str) -> I
             write_rows(table_folder / f"{part}{stage}.parquet", rows, bundles=True)
         else:
             write_table(table_folder, TABLES[name], rows, f"{part}{stage}")
-        yield from packed("written", DRIVER, pa.table({"name": [name], "rows": [rows.num_rows]}))
+        yield from counted(name, rows)
 
 
 def _move(root: Path, staging: Path) -> None:

@@ -13,7 +13,8 @@ build are forgotten, so that everything is made anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +24,7 @@ import pyarrow as pa
 from apportion.errors import Unavailable
 from apportion.pipeline.columns import in_table_order
 from apportion.spark import lock
-from apportion.spark.arrow_rows import DELIVERED, DRIVER, STATE, Delivery, of_kinds, opened, packed, united
+from apportion.spark.arrow_rows import DELIVERED, STATE, Delivery, counted, latest, of_kinds, opened, packed, united
 from apportion.spark.location import Location, check_catalog, form_of
 from apportion.spark.schemas import spark_schema
 from apportion.spark.shelves import CatalogShelf, FolderShelf, HadoopShelf, Shelf, quoted
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 BUILD: Final = "apportion_build"
 LOCKS: Final = "apportion_lock"
+ROWS_A_FILE: Final = 100_000
+"""About so many at least: a task and a file cost as much as writing some ten thousand."""
 _MISSING: Final = (
     "TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND", "PATH_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST",
     "DELTA_TABLE_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "is not a Delta table",
@@ -96,10 +99,15 @@ class Tables:
 
 @dataclass
 class Manifest:
-    """What belongs together: the version of each table (None: it has none), and the texts kept beside them."""
+    """What belongs together: the version of each table (None: it has none), and the texts kept beside them.
+
+    sizes
+        Of each table its rows, files and bytes, and when its newest row and itself are from (microseconds), as JSON.
+    """
 
     versions: dict[str, int | None] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, str | None] = field(default_factory=dict)
 
     @classmethod
     def read(cls, spark: SparkSession, tables: Tables, name: str = BUILD) -> Manifest:
@@ -113,12 +121,13 @@ class Manifest:
         return cls(
             {row["name"]: row["version"] for row in rows if row["kind"] == "table"},
             {row["name"]: row["text"] for row in rows if row["kind"] == "text"},
+            {row["name"]: row["text"] for row in rows if row["kind"] == "table"},
         )
 
     def write(self, spark: SparkSession, tables: Tables, name: str = BUILD) -> None:
         """Publish it, in one commit: (kind, name, version, text), a row for each table, and for each text."""
         rows: list[tuple[Any, ...]] = [
-            ("table", table, version, None) for table, version in sorted(self.versions.items())
+            ("table", table, version, self.sizes.get(table)) for table, version in sorted(self.versions.items())
         ]
         rows += [("text", text_name, None, text) for text_name, text in sorted(self.texts.items())]
         tables.overwrite(name, spark.createDataFrame(rows, _ROWS).coalesce(1))
@@ -140,13 +149,12 @@ def in_dump(location: Location, name: str) -> str:
     return f"bronze/{name}" if location.kind == "catalog" else name
 
 
-def newest_version(spark: SparkSession, tables: Tables, name: str) -> int | None:
-    """The newest version of a table; None where there is no table, or none with versions."""
+def last_commit(spark: SparkSession, tables: Tables, name: str) -> dict[str, Any]:
+    """What Delta tells of a table's newest version; its ``version`` is None where there is none."""
     try:
-        row = spark.sql(f"DESCRIBE HISTORY {tables.quoted(name)} LIMIT 1").first()
+        return spark.sql(f"DESCRIBE HISTORY {tables.quoted(name)} LIMIT 1").collect()[0].asDict()
     except Exception:  # not a Delta table: a catalog keeps it in some other way
-        return None
-    return None if row is None else int(row["version"])
+        return {"version": None, "operationMetrics": {}, "timestamp": None}
 
 
 def is_there(spark: SparkSession, tables: Tables, name: str) -> bool:
@@ -202,8 +210,8 @@ class LakeStore:
     def __init__(self, spark: SparkSession, tables: Tables, held: lock.Held) -> None:
         self._spark, self.tables, self._lock = spark, tables, held
         self.last = Manifest.read(spark, tables)
-        self.written: list[str] = []
-        """Tables that were committed and not published."""
+        self.written: dict[str, tuple[int, int | None, bool]] = {}
+        """Tables that were committed and not published: their new rows, the newest's time, whether they are all."""
         self._texts: dict[str, str] = {}
 
     def names(self) -> set[str]:
@@ -228,19 +236,17 @@ class LakeStore:
         """Hand rows on, for Spark to write."""
         return _handed_on
 
-    def write(self, name: str, frames: Sequence[DataFrame], rows: int, whole: bool) -> None:
+    def write(self, name: str, frames: Sequence[DataFrame], rows: int, newest: int | None, whole: bool) -> None:
         """One commit; arguments as of ``FolderStore.write``."""
         self._lock.check()
-        self.written.append(name)  # also where it fails half way
+        self.written[name] = rows, newest, whole or name not in self.last.versions  # also where it fails half way
         schema = spark_schema(name)
         if rows:
-            cells = united([of_kinds(frame, name) for frame in frames]).mapInArrow(opened(name), schema)
+            bundles = united([of_kinds(frame, name) for frame in frames]).coalesce(1 + rows // ROWS_A_FILE)
+            cells = bundles.mapInArrow(opened(name), schema)
         else:
             cells = self._spark.createDataFrame([], schema)
-        if whole or name not in self.last.versions:
-            self.tables.overwrite(name, cells)
-        else:
-            self.tables.append(name, cells)
+        (self.tables.overwrite if self.written[name][2] else self.tables.append)(name, cells)
 
     def begin_again(self) -> None:
         """Nothing to do: what was committed is written whole once more."""
@@ -248,13 +254,18 @@ class LakeStore:
     def publish(self) -> None:
         """Say which versions belong together now: the one commit that our own readers go by."""
         self._lock.check()
-        manifest = Manifest({**self.last.versions, **self._newest(self.written)}, {**self.last.texts, **self._texts})
+        manifest = Manifest(self.last.versions.copy(), {**self.last.texts, **self._texts}, self.last.sizes.copy())
+        for name, (rows, newest, whole) in self.written.items():
+            commit = last_commit(self._spark, self.tables, name)
+            before = "[0, 0, 0, null, null]" if whole else self.last.sizes.get(name)
+            manifest.versions[name] = commit["version"]
+            manifest.sizes[name] = before and _sizes(before, commit, rows, newest)
         manifest.write(self._spark, self.tables)
-        self.last, self.written, self._texts = manifest, [], {}
+        self.last, self.written, self._texts = manifest, {}, {}
 
     def put_back(self) -> None:
         """Undo what a dead build committed: each table to its version in the manifest."""
-        newest = self._newest(list(self.last.versions))
+        newest = {name: last_commit(self._spark, self.tables, name)["version"] for name in self.last.versions}
         behind = {name: version for name, version in self.last.versions.items() if newest[name] != version}
         lost = any(version is None for version in self.last.versions.values())
         for name, version in behind.items():
@@ -265,7 +276,7 @@ class LakeStore:
         if lost:
             self.last = Manifest()
         elif behind:
-            self.last = Manifest({**self.last.versions, **self._newest(list(behind))}, self.last.texts)
+            self.last.versions |= {name: last_commit(self._spark, self.tables, name)["version"] for name in behind}
             self.last.write(self._spark, self.tables)
 
     def forget_unchanged(self) -> None:
@@ -273,14 +284,19 @@ class LakeStore:
         if self.last.versions and None in self.last.versions.values():
             Manifest(self.last.versions).write(self._spark, self.tables)
 
-    def _newest(self, names: Sequence[str]) -> dict[str, int | None]:
-        return {name: newest_version(self._spark, self.tables, name) for name in sorted(names)}
+
+def _sizes(before: str, commit: Mapping[str, Any], rows: int, newest: int | None) -> str:
+    """What rows that a commit added make of a table, as ``Manifest`` has it."""
+    old_rows, files, size, old, _ = json.loads(before)
+    told, at = commit["operationMetrics"] if rows else {}, commit["timestamp"]  # a file without rows is not kept
+    files, size = files + int(told.get("numFiles", 0)), size + int(told.get("numOutputBytes", 0))
+    return json.dumps([old_rows + rows, files, size, latest(old, newest), at and int(at.timestamp() * 1e6)])
 
 
 def _handed_on(name: str, rows: pa.Table, part: str) -> Iterator[pa.RecordBatch]:
     if rows.num_rows:
         yield from packed(name, DELIVERED, rows if name == STATE else in_table_order(rows, TABLES[name]))
-        yield from packed("written", DRIVER, pa.table({"name": [name], "rows": [rows.num_rows]}))
+        yield from counted(name, rows)
 
 
 def is_missing(error: Exception) -> bool:

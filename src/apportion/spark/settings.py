@@ -90,14 +90,16 @@ def from_environment() -> dict[str, str]:
 
 def _everywhere(scratch: Path, quick: bool) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties").as_uri()
-    java_options = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={scratch}", "-XX:+UseSerialGC"]
-    java_options += [f"-Dderby.system.home={scratch}"]
+    every_jvm = ["-XX:+UseSerialGC"]
     if quick:
         # That alone would leave 48 MB for compiled code, which a long build fills; 240 MB is Java's own measure.
-        java_options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
+        every_jvm += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
+    java_options = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={scratch}", *every_jvm]
+    java_options += [f"-Dderby.system.home={scratch}"]
     return {
         "spark.driver.memory": os.environ.get("APPORTION_SPARK_MEMORY", "2g"),
         "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.executor.extraJavaOptions": " ".join(every_jvm),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.files.maxPartitionBytes": "16m",
         "spark.sql.adaptive.enabled": "false" if quick else "true",

@@ -117,7 +117,7 @@ def _of_files(spark: SparkSession, location: Location, files: DumpFiles) -> Dump
 def _found(spark: SparkSession, location: Location, name: str) -> tuple[DataFrame | None, Mapping[str, str]]:
     """A table of a dump as it is now, and its files; None where it is missing."""
     tables, named = lake.tables_in(location), lake.in_dump(location, name)
-    version = lake.newest_version(spark, tables, named)
+    version = lake.last_commit(spark, tables, named)["version"]
     if version is not None or (location.kind == "catalog" and lake.is_there(spark, tables, named)):
         frame = tables.read(spark, named, version)
         # A file of Delta's, or of another table format's, is never written anew under its name.

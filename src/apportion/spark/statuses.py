@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import json
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from apportion.spark.lake import Tables
     from apportion.spark.location import Location
-
-AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True)
@@ -101,14 +99,23 @@ def of_lake(spark: SparkSession, location: Location) -> list[TableStatus]:
     from apportion.spark import lake
 
     tables = lake.tables_in(location)
-    versions = lake.Manifest.read(spark, tables).versions
-    places = [(name, name, versions[name]) for name in TABLES if name in versions]
+    found: list[TableStatus] = []
     if lake.is_there(spark, tables, records := lake.in_dump(location, "records")):
-        places.insert(0, (records, "records", None))
-    if not places:
+        found.append(_by_spark(spark, tables, records, "records", None))
+    manifest = lake.Manifest.read(spark, tables)
+    for name in TABLES:
+        if sizes := manifest.sizes.get(name):
+            rows, files, size_bytes, newest, written = json.loads(sizes)
+            found.append(TableStatus(name, rows, files, size_bytes, _moment(newest), _moment(written)))
+        elif name in manifest.versions:
+            found.append(_by_spark(spark, tables, name, name, manifest.versions[name]))
+    if not found:
         raise BadInput(str(location), "no tables", "a place that a capture or a build made")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(lambda table: _by_spark(spark, tables, *table), places))
+    return found
+
+
+def _moment(time_us: int | None) -> datetime | None:
+    return None if time_us is None else datetime.fromtimestamp(time_us / 1e6, UTC)
 
 
 def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, version: int | None) -> TableStatus:
@@ -121,7 +128,7 @@ def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, versio
     detail = _detail(spark, tables, named)
     return TableStatus(
         name, counted["n"], detail.get("numFiles") or 0, detail.get("sizeInBytes") or 0,
-        None if counted["newest"] is None else datetime.fromtimestamp(counted["newest"] / 1e6, UTC),
+        _moment(counted["newest"]),
         detail.get("lastModified"),
     )  # fmt: skip
 
