@@ -105,10 +105,10 @@ def test_a_build_that_died_on_hdfs_is_put_back_by_the_next(spark: Any, hdfs: Hdf
         return [spark.createDataFrame(pa.Table.from_batches(batches), schema=ROW)]
 
     with lake.alone(spark, place, "delta") as made_first:
-        made_first.write(name, frames("a", "b"), 2, True)
+        made_first.write(name, frames("a", "b"), 2, None, True)
         made_first.publish()
     with lake.alone(spark, place, "delta") as dies:
-        dies.write(name, frames("c"), 1, True)  # and gives up
+        dies.write(name, frames("c"), 1, None, True)  # and gives up
     with lake.alone(spark, place, "delta") as put_back:
         published = put_back.read(name)
         assert published is not None

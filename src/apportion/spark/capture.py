@@ -54,15 +54,9 @@ class Captured:
 
 
 def capture_once(
-    spark: SparkSession,
-    bootstrap: str,
-    location: Location,
-    properties: Properties,
-    source: str,
-    progress: Progress,
-    rows_a_batch: int,
-    form: str,
-) -> Captured:
+    spark: SparkSession, bootstrap: str, location: Location, properties: Properties, source: str, progress: Progress,
+    rows_a_batch: int, form: str,
+) -> Captured:  # fmt: skip
     """Everything that is there now and was not captured yet.
 
     Raises

@@ -42,18 +42,10 @@ def silent(line: str) -> None:
 
 
 def capture(
-    bootstrap: str,
-    directory: Path | str,
-    *,
-    command_config: Path | str | Properties | None = None,
-    service: bool = False,
-    interval_s: float = 60.0,
-    source: str = "auto",
-    form: str | None = None,
-    rows_a_batch: int = 1_000_000,
-    spark: SparkSession | None = None,
-    progress: Progress = silent,
-) -> Captured:
+    bootstrap: str, directory: Path | str, *, command_config: Path | str | Properties | None = None,
+    service: bool = False, interval_s: float = 60.0, source: str = "auto", form: str | None = None,
+    rows_a_batch: int = 1_000_000, spark: SparkSession | None = None, progress: Progress = silent,
+) -> Captured:  # fmt: skip
     """Read what ``__consumer_offsets`` holds, and was not read yet, into a dump; then sample the log ends.
 
     directory
@@ -72,10 +64,10 @@ def capture(
         another number of partitions, or to another version.
     """
     location = locate(directory)
-    with _capturing(bootstrap, location, location, form, command_config, source, spark, progress, rows_a_batch) as (
-        on,
-        once,
-    ):
+    capturing_there = _capturing(
+        bootstrap, location, location, form, command_config, source, spark, progress, rows_a_batch
+    )
+    with capturing_there as (on, once):
         if not service:
             return once()
         for captured in capturing.capture_on(once, on, interval_s, progress):
@@ -110,19 +102,10 @@ def _capturing(
 
 
 def run(
-    bootstrap: str,
-    dump: Path | str,
-    out: Path | str,
-    *,
-    command_config: Path | str | Properties | None = None,
-    interval_s: float = 300.0,
-    source: str = "auto",
-    form: str | None = None,
-    allowed_lag: int = 0,
-    assignors: Sequence[str] | None = None,
-    spark: SparkSession | None = None,
-    progress: Progress = silent,
-) -> Iterator[Built]:
+    bootstrap: str, dump: Path | str, out: Path | str, *, command_config: Path | str | Properties | None = None,
+    interval_s: float = 300.0, source: str = "auto", form: str | None = None, allowed_lag: int = 0,
+    assignors: Sequence[str] | None = None, spark: SparkSession | None = None, progress: Progress = silent,
+) -> Iterator[Built]:  # fmt: skip
     """Capture and build what is new, again and again, ``interval_s`` from start to start; yields each build.
 
     A broker that goes away, or a full disk, costs a round and is told of; what keeps the first round from working is
@@ -158,18 +141,10 @@ def _round(captured: Captured, built: Built, seconds: float) -> str:
 
 
 def build(
-    dump: Path | str,
-    out: Path | str,
-    *,
-    allowed_lag: int = 0,
-    personal_days: int | None = None,
-    personal: str = "drop",
-    form: str | None = None,
-    assignors: Sequence[str] | None = None,
-    full: bool = False,
-    spark: SparkSession | None = None,
-    progress: Progress = silent,
-) -> Built:
+    dump: Path | str, out: Path | str, *, allowed_lag: int = 0, personal_days: int | None = None,
+    personal: str = "drop", form: str | None = None, assignors: Sequence[str] | None = None, full: bool = False,
+    spark: SparkSession | None = None, progress: Progress = silent,
+) -> Built:  # fmt: skip
     """Make what is new of every table of ``out`` from the records of ``dump``; all of it the first time.
 
     dump, out
@@ -239,13 +214,9 @@ def _check(origin: Location, location: Location, form: str) -> None:
 
 
 def rebuild(
-    out: Path | str,
-    dump: Path | str | None = None,
-    *,
-    form: str | None = None,
-    spark: SparkSession | None = None,
+    out: Path | str, dump: Path | str | None = None, *, form: str | None = None, spark: SparkSession | None = None,
     progress: Progress = silent,
-) -> Built:
+) -> Built:  # fmt: skip
     """Make every table of ``out`` anew from bronze, to the same rows, with the dump and settings of the last time.
 
     dump
