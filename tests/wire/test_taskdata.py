@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -93,3 +94,21 @@ def test_negative_numbers_name_no_task() -> None:
     raw = struct.pack(">hhi", 1, 0, 0) + struct.pack(">iiii", 1, 0, 1, -4) + struct.pack(">i", 0)
     raw += struct.pack(">iiiqi", 1, 0, 0, -5, 0)
     assert read_memory(raw) == TaskMemory()
+
+
+@pytest.mark.parametrize("many", [1, 2, 12])
+def test_as_many_of_the_smallest_elements_as_fit_are_believed(many: int) -> None:
+    """A list of rows that are as short as can be, with nothing behind it but what must stand there."""
+    head = b"\0\x01" + b"\0\0" + bytes(4)  # version 1, no process, asks 0
+    count, rows = many.to_bytes(4, "big"), range(many)
+    lags = b"".join(n.to_bytes(4, "big") + bytes(4) + n.to_bytes(8, "big") for n in rows)
+    assert read_memory(head + bytes(8) + count + lags + bytes(4)).lag == {(n, 0): n for n in rows}
+    tags = b"\0\0\0\0" * many
+    assert read_memory(head + bytes(12) + count + tags) == TaskMemory(tags={"": ""})
+    empty = b"".join(n.to_bytes(4, "big") + bytes(4) for n in rows)
+    assert read_memory(head + count + empty + bytes(12)) == TaskMemory()
+    for cut in (count + lags + bytes(3), count + lags[:-1]):
+        assert "user data are no memory of tasks" in str(read_memory(head + bytes(8) + cut).lost)
+    assert read_orders(b"\0\x01" + bytes(12) + count + empty + bytes(8) + b"\x01") == TaskAssignment(
+        probe_ms=0, asker=True
+    )
