@@ -87,6 +87,9 @@ def test_a_few_bytes_are_no_claims_by_the_million() -> None:
     assert (len(claims[500].owned), claims[500].generation, claims[500].lost) == (2_000, 5, None)
     assert (claims[600].owned, claims[600].generation) == ({}, None)
     assert claims[600].lost == "600 numbers in each of 2,000 topics"
+    sent = {n: write_stream_join(tuple(range(n)), 5) for n in (1024, 1025)}
+    lost = [StreamJoin().read(Subscription(topics[:1024], sent[n])).lost for n in sent]
+    assert lost == [None, "1,025 numbers in each of 1,024 topics"]
 
 
 def test_by_capacity_the_goal_is_called_by_its_scope() -> None:
