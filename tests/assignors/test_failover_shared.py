@@ -118,3 +118,13 @@ def test_the_default_is_one_member_a_topic_as_before() -> None:
     assert (
         apportion.plan(read_group(raw), plain).owner.tolist() == apportion.plan(read_group(raw), named).owner.tolist()
     )
+
+
+@pytest.mark.parametrize("empty", [1, 2, 3])
+@pytest.mark.parametrize("first", ["a", "z"])
+def test_a_topic_without_partitions_is_no_burden_for_an_equal(empty: int, first: str) -> None:
+    """Two equals get one of the two topics each, however many topics of nothing stand before or behind them."""
+    topics = {"t": 2, "u": 1, **{f"{first}{n}": 0 for n in range(empty)}}
+    group = {"topics": topics, "members": {m: {"topics": list(topics), "priority": 1} for m in ("m0", "m1")}}
+    plan = apportion.plan(group, "failover", {"active": "equals"})
+    assert {member: list(held) for member, held in plan.assignment.items()} == {"m0": ["t"], "m1": ["u"]}
