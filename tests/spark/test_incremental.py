@@ -153,6 +153,26 @@ def test_a_table_that_was_added_to_often_is_written_anew(
     same(out, growing.folder)
 
 
+def test_a_round_of_few_tasks_goes_on_from_many_buckets(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round has tasks for what stands and what is new; what is kept stays dealt as the first build dealt it."""
+    monkeypatch.setattr(build, "FEW_RECORDS", 0)
+    monkeypatch.setattr(build, "RECORDS_A_BUCKET", 3)
+    growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
+    out = tmp_path / "out"
+    tasks = []
+    for share in (0.5, 0.1, 1.0):
+        growing.grow(share)
+        growing.describe(7 * growing.steps)
+        job.build(growing.folder, out, spark=spark, **SETTINGS)
+        kept = json.loads((out / build.BUILD).read_text())["state"]
+        tasks.append((kept["buckets"], len(list((out / "apportion_state").glob("g*.parquet")))))
+    assert tasks[1][1] < tasks[0][1]
+    assert {buckets for buckets, _ in tasks} == {tasks[0][0]}
+    same(out, growing.folder)
+
+
 def test_a_table_that_is_spoilt_is_made_anew_when_asked_to(spark: Any, tmp_path: Path) -> None:
     """Nobody has another copy of it: the sentence says how to make it again, and that does."""
     dump, out = made.write_dump(tmp_path / "dump", made.every_kind()), tmp_path / "out"
