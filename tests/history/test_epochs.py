@@ -6,7 +6,7 @@ from tests.history.made import NAMES, classic, current, epoch, gone, joined, mem
 
 from apportion.history.consumer_groups import DEFAULT_ASSIGNOR
 from apportion.history.fold import Folded, fold
-from apportion.history.rebalances import rebalances
+from apportion.history.rebalance_rows import rebalances
 from apportion.history.records import GroupRecord
 
 

@@ -11,7 +11,7 @@ from tests.history.made import epoch, joined
 
 from apportion.history.fold import fold
 from apportion.history.present import group_json
-from apportion.history.rebalances import rebalances
+from apportion.history.rebalance_rows import rebalances
 from apportion.history.records import GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import what_if

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.history.one_partition import age, lag_time
 
 from apportion.demo import dump
-from apportion.history import measured
+from apportion.history import time_window
 from apportion.history.lag_time import (
     IN_WORDS,
     LagTimes,
@@ -247,7 +247,7 @@ def test_weights_come_from_log_ends_else_from_commits_and_it_is_said() -> None:
         ("t", 0): Series([(0, 0), (10_000, 100)], [(0, 0), (10_000, 40)]),
         ("t", 1): Series([(10_000, 100)], [(0, 0), (10_000, 40)]),
     }
-    weights = measured.rates(group, series, 600)
+    weights = time_window.rates(group, series, 600)
     assert weights.weight[:2].tolist() == [10, 4]
     assert np.isnan(weights.weight[2])
     assert "of 1 partition by what was written" in weights.how[0]
@@ -346,7 +346,7 @@ def test_the_window_keeps_what_rates_and_ages_need_of_longer_series(tmp_path: Pa
     (short, some), (_, every) = over(120), over(10**6)
     assert {where[0] for where in short._ends} == {"t"}
     assert sum(len(one.commits) for one in some.values()) < sum(len(one.commits) for one in every.values())
-    times = [measured.group_time(group, series, 120, now_ms=short.now_ms) for series in (some, every)]
+    times = [time_window.group_time(group, series, 120, now_ms=short.now_ms) for series in (some, every)]
     assert times[0].whole == times[1].whole
     assert times[0].speeds == times[1].speeds
     for name in ("seconds", "at_least", "at_most", "written", "read", "catch_up_s"):
@@ -375,7 +375,7 @@ def test_compare_tells_who_is_faster_and_of_whom_too_little_is_known() -> None:
         ("t", 1): Series(waiting, [(0, 0), (40_000, 8000)]),
         ("t", 2): Series([(0, 5), (40_000, 5)], [(0, 5), (40_000, 5)]),
     }
-    speed_of = measured.speeds(group, series, 0, 40_000)
+    speed_of = time_window.speeds(group, series, 0, 40_000)
     assert [speed_of[m].median for m in "abc"] == [100, 200, None]
     table = lag_times_shown.speeds(group, speed_of)
     assert [row[:2] for row in table.rows] == [("a", 100), ("b", 200), ("c", None)]
@@ -383,7 +383,7 @@ def test_compare_tells_who_is_faster_and_of_whom_too_little_is_known() -> None:
     assert few.startswith("Of 1 member of 3 too little is known")
     assert faster.startswith("b was 2 times as fast as a")
     series["t", 1] = Series(waiting, [(0, 0), (20_000, 1000), (40_000, 5000)])
-    assert "the spreads of" in lag_times_shown.speed_notes(measured.speeds(group, series, 0, 40_000), 40)[1]
+    assert "the spreads of" in lag_times_shown.speed_notes(time_window.speeds(group, series, 0, 40_000), 40)[1]
 
 
 def test_a_member_that_read_nothing_while_it_had_lag_is_no_measure_of_the_others() -> None:
@@ -404,7 +404,7 @@ def test_speeds_need_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_live_group_has_the_offsets_of_the_last_look_where_there_was_one() -> None:
     topic = [{"partition": p, "begin": 0, "end": 10, "committed": 4} for p in range(2)]
     group = read_group({"topics": {"t": topic}, "members": {"a": {"topics": ["t"]}}})
-    newest = measured.as_of_last_look(group, {("t", 1): Series([(0, 10), (9, 30)], [(0, 4), (9, 25)])})
+    newest = time_window.as_of_last_look(group, {("t", 1): Series([(0, 10), (9, 30)], [(0, 4), (9, 25)])})
     assert newest.offsets is not None
     assert (newest.offsets.end.tolist(), newest.offsets.committed.tolist()) == ([10, 30], [4, 25])
     assert newest.lag.tolist() == [6, 5]
@@ -423,7 +423,7 @@ def test_a_speed_from_two_looks_is_one_measurement_without_a_spread() -> None:
         ("t", 1): Series(waiting, [(0, 0), (40_000, 8000)]),
         ("t", 2): Series(waiting, [(-90_000, 0), (0, 0), *often[1:], (50_000, 13_000)]),
     }
-    speed_of = measured.speeds(group, series, 0, 40_000)
+    speed_of = time_window.speeds(group, series, 0, 40_000)
     assert [(one.measured, one.spread_known) for one in speed_of.values()] == [(1, False), (1, False), (10, True)]
     rows = lag_times_shown.speeds(group, speed_of).rows
     assert [row[1:] for row in rows[:2]] == [(100, None, None, 1), (200, None, None, 1)]
@@ -431,9 +431,9 @@ def test_a_speed_from_two_looks_is_one_measurement_without_a_spread() -> None:
     assert None not in rows[2]
     (line,) = lag_times_shown.speed_notes({m: speed_of[m] for m in "ab"}, 40)
     assert line == "b was 2 times as fast as a, measured between two commits once: look longer before you rely on it."
-    takes, how = measured.learned_capacity({m: speed_of[m] for m in "ab"})
+    takes, how = time_window.learned_capacity({m: speed_of[m] for m in "ab"})
     assert takes == 200
     assert "(measured once, between two commits, so that its spread is not known)" in how
-    assert "(quartiles from 300 to 300)" in measured.learned_capacity({"c": speed_of["c"]})[1]
-    whole = lag_times_shown.members(group, measured.group_time(group, series, 40))
+    assert "(quartiles from 300 to 300)" in time_window.learned_capacity({"c": speed_of["c"]})[1]
+    whole = lag_times_shown.members(group, time_window.group_time(group, series, 40))
     assert [row[-2:] for row in whole.rows[:2]] == [(None, 1), (None, 1)]

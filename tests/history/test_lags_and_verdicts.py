@@ -13,8 +13,8 @@ from tests.history import verdict_of_one
 from tests.history.verdict_of_one import CommitSample
 
 from apportion.arrays import Bools
+from apportion.history.lag_columns import STATUSES, Known, Lags, lags
 from apportion.history.lag_time import Samples
-from apportion.history.lags import STATUSES, Known, Lags, lags
 from apportion.history.verdicts import WORST, lags_at, lags_left, verdicts
 from apportion.model.lag import lag_of
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apportion.demo import dump
 from apportion.history.cause import CommitCadence
 from apportion.history.moves import Moves, moves_between_living
-from apportion.history.rebalances import Rebalance, latest, rebalances
+from apportion.history.rebalance_rows import Rebalance, latest, rebalances
 from apportion.history.records import STREAMS, Generation, GenerationMember
 from apportion.history.replay_totals import replay_totals
 from apportion.inputs.load_history import load_histories

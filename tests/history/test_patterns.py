@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from apportion.history.measured import learned_capacity
 from apportion.history.member_speeds import Speed
 from apportion.history.patterns import of_members, of_topology
+from apportion.history.time_window import learned_capacity
 
 
 def test_members_are_counted_by_their_pattern() -> None:

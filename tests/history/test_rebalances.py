@@ -10,7 +10,7 @@ from tests.history.made import classic, epoch, gone, member
 
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import fold
-from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.rebalance_rows import Rebalance, rebalances
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 
 
@@ -234,7 +234,7 @@ def test_needless_moves_that_are_kept_for_groups_alike_are_those_that_each_group
 
     from tests.history.test_shared_plans import question
 
-    from apportion.history import rebalances as module
+    from apportion.history import rebalance_rows as module
     from apportion.history.records import counts_after
 
     module._kept.clear()
@@ -254,7 +254,7 @@ def test_changes_that_are_kept_for_groups_alike_are_those_that_each_group_has() 
     """Whole histories, with other names and times, against the comparison that remembers nothing."""
     from tests.history.test_shared_plans import question
 
-    from apportion.history import rebalances as module
+    from apportion.history import rebalance_rows as module
 
     module._changes_kept.clear()
     asked = 0
@@ -273,7 +273,7 @@ def test_changes_that_are_kept_for_groups_alike_are_those_that_each_group_has() 
 
 def test_nothing_is_kept_where_commits_or_other_kinds_of_records_count() -> None:
     """A crash is told by times, and a topology by what stands beside the members."""
-    from apportion.history import rebalances as module
+    from apportion.history import rebalance_rows as module
     from apportion.history.structure import history_key
 
     module._changes_kept.clear()
@@ -295,7 +295,7 @@ def test_a_group_that_cannot_be_planned_has_no_least_and_a_fault_of_ours_is_none
 ) -> None:
     """What the planner refuses is the group's; whatever else it raises must be seen."""
     from apportion.errors import BadInput
-    from apportion.history import rebalances as module
+    from apportion.history import rebalance_rows as module
 
     def failing(error: Exception) -> Any:
         def plan(*_: Any) -> Any:

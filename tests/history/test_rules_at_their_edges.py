@@ -12,12 +12,12 @@ from tests.history.test_lags_and_verdicts import verdict
 from tests.history.verdict_of_one import CommitSample
 
 from apportion.assignors import Assignor
-from apportion.history import rebalances as module
+from apportion.history import rebalance_rows as module
 from apportion.history.broker_tasks import score_tasks
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.fold import fold
 from apportion.history.predicted_targets import Score
-from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.rebalance_rows import Rebalance, rebalances
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.verdicts import STOP

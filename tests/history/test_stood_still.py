@@ -10,7 +10,7 @@ import pytest
 
 from apportion.demo import dump
 from apportion.history.cause import CommitInterval
-from apportion.history.rebalances import rebalances
+from apportion.history.rebalance_rows import rebalances
 from apportion.history.records import CLASSIC, Generation, GenerationMember
 from apportion.history.stood_still import bounds
 from apportion.history.switch_advice import advice

@@ -17,11 +17,11 @@ from apportion.assignors.streams import Streams
 from apportion.history.cause import CommitInterval
 from apportion.history.fold import Folded
 from apportion.history.lag_time import Age, LagTime, LagTimes, Series
-from apportion.history.measured import GroupTime
 from apportion.history.member_speeds import Speed
-from apportion.history.rebalances import Rebalance
+from apportion.history.rebalance_rows import Rebalance
 from apportion.history.records import Generation, GenerationMember
 from apportion.history.task_what_if import TaskStage
+from apportion.history.time_window import GroupTime
 from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.model.group import Group

@@ -12,14 +12,14 @@ import pytest
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.subscription_columns import Subscriptions, _names, read_subscriptions
+from apportion.wire.subscription_columns import SubscriptionColumns, _names, read_subscription_columns
 
 from .samples import held, maybe, mutated, name, subscription
 
 COUNT = 1_000_000 if os.environ.get("APPORTION_THOROUGH") else 20_000
 
 
-def read_back(read: Subscriptions, topics: list[str]) -> Sequence[tuple[object, ...]]:
+def read_back(read: SubscriptionColumns, topics: list[str]) -> Sequence[tuple[object, ...]]:
     """Each member's words as the columns have them: topics, user data, owned, generation, rack."""
     index = {topic: t for t, topic in enumerate(topics)}
     of_topic = read.topic_numbers(read.owned, index).tolist()
@@ -51,7 +51,7 @@ def read_back(read: Subscriptions, topics: list[str]) -> Sequence[tuple[object, 
 
 def check(sent: list[bytes]) -> int:
     """Compare both readers on the members of one group; how many were refused."""
-    read = read_subscriptions(sent)
+    read = read_subscription_columns(sent)
     topics = read.topics()
     for m, (one, back) in enumerate(zip(sent, read_back(read, topics), strict=True)):
         try:
@@ -133,7 +133,7 @@ def test_many_topics_are_told_apart_by_their_names() -> None:
     names = tuple(f"t{i:05}" for i in range(6000))
     owned = tuple((name, (1,)) for name in names)
     sent = [write_subscription(Subscription(names, None, owned, 1))] * 2
-    read = read_subscriptions(sent)
+    read = read_subscription_columns(sent)
     index = {topic: t for t, topic in enumerate(names)}
     written = sorted(names)
     expected = [index[topic] for topic in written]
@@ -148,7 +148,7 @@ def test_a_name_in_two_malformed_spellings_is_one_topic() -> None:
     spelled = write_subscription(Subscription(("bbc",), None, (("bbb", (1,)), ("bbc", (2,))), 1))
     sent = [spelled.replace(b"bbb", b"b\xffb").replace(b"bbc", b"b\xfeb")]
     assert check(sent) == 0
-    read = read_subscriptions(sent)
+    read = read_subscription_columns(sent)
     assert read.topic_numbers(read.owned, {"b\ufffdb": 0}).tolist() == [0, 0]
 
 
@@ -166,7 +166,7 @@ def test_random_owned_lists_with_odd_names_come_back() -> None:
 
 def test_one_subscription_stands_for_the_wishes_of_all() -> None:
     sent = [write_subscription(Subscription(topics)) for topics in (("a", "b"), ("b", "c d"), ())]
-    read = read_subscriptions(sent)
+    read = read_subscription_columns(sent)
     assert read_subscription(read.wish_for({"a", "b"})).topics == ("a", "b")
     assert read_subscription(read.wish_for(())) == Subscription((), version=0)
 
@@ -233,6 +233,6 @@ def test_heads_that_begin_alike_are_told_apart() -> None:
     """One prefix, two heads, in one group and one after the other."""
     prefix = "x" * 60
     wishes = [(prefix + "a", "y"), (prefix + "c", "y"), (prefix + "a", "y"), (prefix + "a", "z")]
-    read = read_subscriptions([write_subscription(Subscription(wish)) for wish in wishes * 2])
+    read = read_subscription_columns([write_subscription(Subscription(wish)) for wish in wishes * 2])
     assert [read.lists[which] for which in read.list_of.tolist()] == wishes * 2
     assert list(read.names.values()) == [prefix + "a", "y", prefix + "c", "z"]

@@ -83,15 +83,15 @@ def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any
     """Each member's speed as fields, as a table, and in sentences."""
     from dataclasses import asdict
 
-    from apportion.history import measured
+    from apportion.history import time_window
     from apportion.report import lag_text
 
     over_time = source.over_time(args, [observed], args.window)
     if over_time is None:
         raise Usage("apportion compare", "--speeds needs a history: a dump, the pipeline's tables or a live cluster")
     known = next(over_time)
-    now = measured.newest(known.series) if known.now_ms is None else known.now_ms
+    now = time_window.newest(known.series) if known.now_ms is None else known.now_ms
     since = max(round(now - known.window_s * 1000), known.held_since_ms or 0)
-    speed_of = measured.speeds(observed.group, known.series, since, now)
+    speed_of = time_window.speeds(observed.group, known.series, since, now)
     fields = {name: asdict(speed) for name, speed in speed_of.items()}
     return fields, lag_text.speeds(observed.group, speed_of), lag_text.speed_notes(speed_of, known.window_s)

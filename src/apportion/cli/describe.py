@@ -154,7 +154,7 @@ def _paces(
     A dump and tables tell at once. A live cluster has to be looked at for a while: where all of it is listed, where a
     window is given, or to sort by what only time tells.
     """
-    from apportion.history import measured
+    from apportion.history import time_window
     from apportion.report import lag_text
 
     timed = args.window is not None or args.all_groups or sort in ("behind", "trend", "catch-up", "last-hour")
@@ -164,11 +164,11 @@ def _paces(
         yield from (({}, []) for _ in groups)
         return
     for shown_group, times in zip(seen, known, strict=True):
-        group = measured.as_of_last_look(shown_group.group, times.series) if live else shown_group.group
-        whole = measured.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False).whole
+        group = time_window.as_of_last_look(shown_group.group, times.series) if live else shown_group.group
+        whole = time_window.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False).whole
         pace, at = lag_text.pace(whole), list(times.rebalanced_at_ms or ())
         if times.rebalanced_at_ms is not None:
-            pace["last_hour"] = lag_text.in_last_hour(at, times.now_ms or measured.newest(times.series))
+            pace["last_hour"] = lag_text.in_last_hour(at, times.now_ms or time_window.newest(times.series))
         yield pace, at
 
 
@@ -183,7 +183,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _time(groups: list[Observed], args: argparse.Namespace) -> None:
     """Lag in time of each group: its partitions and its members, from what is known of more than one moment."""
-    from apportion.history import measured
+    from apportion.history import time_window
     from apportion.model.build import build
     from apportion.report import lag_text
     from apportion.report.text import TextTable
@@ -196,8 +196,8 @@ def _time(groups: list[Observed], args: argparse.Namespace) -> None:
     for observed, known in zip(groups, over_time, strict=True):
         group = build(observed.raw)
         if args.file is None:
-            group = measured.as_of_last_look(group, known.series)
-        times = measured.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
+            group = time_window.as_of_last_look(group, known.series)
+        times = time_window.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
         tables = [lag_text.partitions(group, times)]
         if args.output in ("csv", "ndjson"):
             rows_of_all += tables

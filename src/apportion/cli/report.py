@@ -86,9 +86,9 @@ def _switched(observed: Observed) -> dict[str, Any]:
 def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:
     """The groups of a dump or of tables, with their histories; and with what a switch would do, if that is wanted."""
     from apportion.history.lag_time import WINDOW_S
-    from apportion.history.measured import group_time
     from apportion.history.switch_measures import concerns, facts_of, scored
     from apportion.history.switching import switch
+    from apportion.history.time_window import group_time
     from apportion.inputs.dump import observed
     from apportion.inputs.load_history import load_histories
     from apportion.inputs.series import FolderSeries

@@ -90,7 +90,7 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     """The group with its weights, what a member takes, and how both were measured."""
     from dataclasses import replace
 
-    from apportion.history import measured
+    from apportion.history import time_window
     from apportion.model.present import observed_lag_known
     from apportion.report import lag_text
 
@@ -108,12 +108,12 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     known = next(over_time)
     series, window_s = known.series, known.window_s
     if weights and group.weight is None:
-        rates = measured.rates(group, series, window_s)
+        rates = time_window.rates(group, series, window_s)
         group, how = replace(group, weight=rates.weight), rates.how
     if args.capacity != "learned":
         return group, args.capacity, how
-    speeds = measured.group_time(group, series, window_s, known.held_since_ms, known.now_ms).speeds
-    takes, sentence = measured.learned_capacity(speeds)
+    speeds = time_window.group_time(group, series, window_s, known.held_since_ms, known.now_ms).speeds
+    takes, sentence = time_window.learned_capacity(speeds)
     if takes is None:
         raise Usage("apportion size", f"--capacity learned: too little to tell, {sentence}; give a number")
     return group, takes, [*how, sentence, *lag_text.speed_notes(speeds, window_s)]

@@ -164,7 +164,7 @@ def with_rates(recorded: FolderSeries, group: Group) -> Group:
     """The group with messages a second as weights, where commits or log ends of a dump or of tables tell them."""
     import numpy as np
 
-    from apportion.history.measured import rates
+    from apportion.history.time_window import rates
 
     weight = rates(group, recorded.of(group), RATES_S).weight
     return replace(group, weight=weight) if np.isfinite(weight).any() else group

@@ -21,7 +21,7 @@ from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateles
 from apportion.wire.columns import HeldLists, read_held_lists
 from apportion.wire.primitives import text
 from apportion.wire.subscription import Subscription
-from apportion.wire.subscription_columns import Subscriptions, read_subscriptions
+from apportion.wire.subscription_columns import SubscriptionColumns, read_subscription_columns
 from apportion.wire.user_data import CAPACITY_MARK, CAPACITY_SIZE, read_facts, without_facts
 
 log = logging.getLogger("apportion.clients")
@@ -63,9 +63,9 @@ class JoinedGroup:
         """What anybody wants."""
 
     @cached_property
-    def subscriptions(self) -> Subscriptions:
+    def subscriptions(self) -> SubscriptionColumns:
         """What all members sent, in columns."""
-        subscriptions = read_subscriptions(self.sent)
+        subscriptions = read_subscription_columns(self.sent)
         for m, reason in subscriptions.refused.items():
             log.warning(
                 "member %r sent no subscription that anyone can read (%s); it gets nothing", self.ids[m], reason
@@ -98,7 +98,7 @@ class JoinedGroup:
         return f"{self.ids[m]!r} (instance {self.instance_ids[m]!r})" if self.instance_ids[m] else repr(self.ids[m])
 
 
-def _facts(sent: Subscriptions, memories: Memories, declared: Mapping[str, Fact]) -> dict[str, Ints]:
+def _facts(sent: SubscriptionColumns, memories: Memories, declared: Mapping[str, Fact]) -> dict[str, Ints]:
     """Fact to (M,) what members say, in their memory or behind it; the default where that is nothing, or cannot be."""
     facts = {"capacity": _capacities(sent), **memories.facts}
     foreign = declared.keys() - facts.keys()
@@ -109,7 +109,7 @@ def _facts(sent: Subscriptions, memories: Memories, declared: Mapping[str, Fact]
     return {name: fact.within(facts.get(name, unset)) for name, fact in declared.items()}
 
 
-def _capacities(sent: Subscriptions) -> Ints:
+def _capacities(sent: SubscriptionColumns) -> Ints:
     """(M,) what ``read_capacity`` finds behind the bytes that Kafka's strategies read of each member's user data."""
     capacity = np.ones(len(sent.data_size), dtype=np.int64)
     if int(sent.data_size.max(initial=0)) < CAPACITY_SIZE:
@@ -126,19 +126,19 @@ def _capacities(sent: Subscriptions) -> Ints:
 # -- memories ----------------------------------------------------------------------------------------------------------
 
 
-def _stateless(sent: Subscriptions) -> Memories:
+def _stateless(sent: SubscriptionColumns) -> Memories:
     """``Stateless``, from the subscription's own fields."""
     return Memories(sent.owned, sent.generation, sent.owned.count > 0)
 
 
-def _in_user_data(sent: Subscriptions) -> Memories:
+def _in_user_data(sent: SubscriptionColumns) -> Memories:
     """``InUserData``: Java's sticky V1, V0, or kafka-python's own form."""
     owned, generation, lost = _sticky(sent, sent.data_at, sent.data_size)
     held = np.zeros(len(generation), dtype=np.bool_)
     return Memories(owned, generation, held, {m: _reason(InUserData(), sent, m) for m in lost})
 
 
-def _in_subscription(sent: Subscriptions) -> Memories:
+def _in_subscription(sent: SubscriptionColumns) -> Memories:
     """``InSubscription``: owned in the subscription, the generation there or in four bytes, wishes behind them."""
     size = sent.data_size
     held = sent.owned.count > 0
@@ -156,7 +156,7 @@ def _in_subscription(sent: Subscriptions) -> Memories:
     return Memories(_together(sent.owned, wishes) if held.any() else wishes, generation, held, lost)
 
 
-def _sticky(sent: Subscriptions, at: Ints, size: Ints) -> tuple[HeldLists, Ints, list[int]]:
+def _sticky(sent: SubscriptionColumns, at: Ints, size: Ints) -> tuple[HeldLists, Ints, list[int]]:
     """A sticky memory in ``size`` (M,) bytes at ``at`` (M,): what is owned, its generation, whose bytes are none.
 
     As ``read_sticky`` does: a list and a generation, else a list alone, each with any tail; else kafka-python's form,
@@ -202,12 +202,12 @@ def _together(first_lists: HeldLists, second_lists: HeldLists) -> HeldLists:
     )
 
 
-def _reason(codec: UserDataCodec, sent: Subscriptions, m: int) -> str:
+def _reason(codec: UserDataCodec, sent: SubscriptionColumns, m: int) -> str:
     """In the words of the codec that reads one member."""
     return codec.read(sent.one(m)).lost or "its user data are no memory of this strategy"
 
 
-def _one_by_one(codec: UserDataCodec, sent: Subscriptions) -> Memories:
+def _one_by_one(codec: UserDataCodec, sent: SubscriptionColumns) -> Memories:
     subscriptions = (sent.one(m) for m in range(len(sent.sent)))
     claims: list[Claim] = [_read(codec, replace(s, user_data=without_facts(s.user_data))) for s in subscriptions]
     return Memories(
@@ -231,7 +231,7 @@ def _read(codec: UserDataCodec, subscription: Subscription) -> Claim:
         return Claim({}, lost=f"{type(error).__name__}: {error}")
 
 
-READERS: Mapping[type[object], Callable[[Subscriptions], Memories]] = {
+READERS: Mapping[type[object], Callable[[SubscriptionColumns], Memories]] = {
     Stateless: _stateless,
     InUserData: _in_user_data,
     InSubscription: _in_subscription,
@@ -243,7 +243,7 @@ READERS: Mapping[type[object], Callable[[Subscriptions], Memories]] = {
 
 
 def _claims(
-    sent: Subscriptions, owned: HeldLists | Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]
+    sent: SubscriptionColumns, owned: HeldLists | Sequence[Mapping[str, Sequence[int]]], index: Mapping[str, int]
 ) -> ClaimColumns:
     if not isinstance(owned, HeldLists):
         return OwnedLists.of(owned).numbered(index)

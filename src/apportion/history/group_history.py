@@ -18,10 +18,10 @@ from apportion.history.commits import CommittedOffset
 from apportion.history.ends_then import SILENT, EndSamples
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import OTHERS, Folded, Present, fold
-from apportion.history.lags import Known, lags
+from apportion.history.lag_columns import Known, lags
 from apportion.history.predicted_targets import Score
 from apportion.history.present import group_json
-from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.rebalance_rows import Rebalance, rebalances
 from apportion.history.records import STREAMS, Generation, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if

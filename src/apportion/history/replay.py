@@ -10,7 +10,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.assignors import Assignor
-from apportion.history.rebalances import Rebalance
+from apportion.history.rebalance_rows import Rebalance
 from apportion.history.records import Generation
 from apportion.history.steps import Step, TopicEntries, follow, steps, without_past
 from apportion.history.stood_still import standstills

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from apportion.assignors import Assignor, compared
 from apportion.errors import ApportionError
 from apportion.history.fold import Folded
-from apportion.history.rebalances import Rebalance
+from apportion.history.rebalance_rows import Rebalance
 from apportion.history.task_layouts import VARIANTS, TaskStrategy
 
 

@@ -17,7 +17,7 @@ from typing import TypeVar
 from apportion.assignors import known
 from apportion.history.cause import CommitInterval
 from apportion.history.commits import TopicPartition
-from apportion.history.rebalances import Rebalance
+from apportion.history.rebalance_rows import Rebalance
 from apportion.history.records import CLASSIC, Generation
 from apportion.strategy.traits import traits_of
 

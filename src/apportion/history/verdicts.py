@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import Bools, Floats, Ints, Longs
+from apportion.history.lag_columns import Known, difference
 from apportion.history.lag_time import Samples, maybe_markers
-from apportion.history.lags import Known, difference
 
 WINDOW: Final = 10
 """Commits looked at, as in Burrow's default."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from apportion.history import rebalances
+from apportion.history import rebalance_rows
 from apportion.history.fold import fold
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import OFFSETS, Cluster, partition_of_group, read_committed
@@ -44,7 +44,7 @@ def rebalanced_at(cluster: Cluster, connection: Connection, groups: Sequence[str
     of_group: dict[str, list[GroupRecord]] = {name: [] for name in read}
     for raw in records:
         of_group[raw.record.group].append(raw)
-    return {name: rebalances.rebalanced_at(fold(rows, {}).generations) for name, rows in of_group.items()}
+    return {name: rebalance_rows.rebalanced_at(fold(rows, {}).generations) for name, rows in of_group.items()}
 
 
 def _records(

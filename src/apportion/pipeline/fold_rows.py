@@ -10,7 +10,7 @@ from apportion.history import rows
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import Folded, Present, fold
-from apportion.history.rebalances import Rebalance, rebalances
+from apportion.history.rebalance_rows import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, Generation
 from apportion.history.scenarios import sentence
 from apportion.history.stood_still import standstills

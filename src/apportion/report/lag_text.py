@@ -10,8 +10,8 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN
 from apportion.history.lag_time import MARKER, MARKERS_MAX, SHRINKING, Age, LagTime, LagTimes
-from apportion.history.measured import GroupTime
 from apportion.history.member_speeds import ENOUGH, Speed
+from apportion.history.time_window import GroupTime
 from apportion.model.group import Group
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count

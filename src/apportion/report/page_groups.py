@@ -24,9 +24,9 @@ from apportion.report.verdicts import judge
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
-    from apportion.history.measured import AllSeries, GroupTime
     from apportion.history.replay_totals import Past
     from apportion.history.switch_measures import Switch
+    from apportion.history.time_window import AllSeries, GroupTime
     from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.model.plan import Plan

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apportion.history import cause
-from apportion.history.measured import AllSeries
 from apportion.history.moves import moves_between_living
-from apportion.history.rebalances import Rebalance
+from apportion.history.rebalance_rows import Rebalance
 from apportion.history.replay_totals import Past
 from apportion.history.stood_still import standstills
+from apportion.history.time_window import AllSeries
 
 LANES: Final = 40
 """Partitions that the picture draws."""

@@ -18,8 +18,8 @@ from apportion.arrays import NOBODY, UNKNOWN, Bools, Longs
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag_times, of_groups, rates
-from apportion.history.measured import unread_of
-from apportion.history.rebalances import fairest
+from apportion.history.rebalance_rows import fairest
+from apportion.history.time_window import unread_of
 from apportion.inputs import live
 from apportion.inputs.cluster_round import DescribedGroup, TopicLog
 from apportion.inputs.described_group import Observed

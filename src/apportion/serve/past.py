@@ -13,7 +13,7 @@ from apportion.history.commits import CommitTimes
 from apportion.history.fold import Folded, Folding
 from apportion.history.group_history import replayed, run_tasks
 from apportion.history.moves import Moves
-from apportion.history.rebalances import Rebalance, latest
+from apportion.history.rebalance_rows import Rebalance, latest
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.steps import TopicEntries
 from apportion.history.stood_still import standstills

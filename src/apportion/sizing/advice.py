@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.sizing.frontier_point import Sized
+from apportion.sizing.frontier_point import FrontierPoint
 from apportion.wording import count
 
 NAMED: Final = 5
@@ -43,7 +43,7 @@ class Facts:
     newcomers_want: tuple[str, ...]
 
 
-def choose(frontier: Sequence[Sized], prefer: str | None, capacity: float) -> tuple[int, str]:
+def choose(frontier: Sequence[FrontierPoint], prefer: str | None, capacity: float) -> tuple[int, str]:
     """Which plan, and the reason as the end of a sentence.
 
     Without a preference a member is taken to be worth a move of all that one member takes: members cost as long as
@@ -73,7 +73,7 @@ def choose(frontier: Sequence[Sized], prefer: str | None, capacity: float) -> tu
     return chosen, ", ".join(parts)
 
 
-def sentences(facts: Facts, frontier: Sequence[Sized], chosen: int, reason: str, bound: int) -> list[str]:
+def sentences(facts: Facts, frontier: Sequence[FrontierPoint], chosen: int, reason: str, bound: int) -> list[str]:
     """The choice with its reason first, then what limits it.
 
     >>> from apportion.sizing.size import size
@@ -129,7 +129,7 @@ def _uncounted(facts: Facts) -> list[str]:
     return lines
 
 
-def _headline(facts: Facts, plan: Sized) -> str:
+def _headline(facts: Facts, plan: FrontierPoint) -> str:
     change = plan.members - facts.members_now
     compared = "as now" if change == 0 else f"{abs(change):,} {'more' if change > 0 else 'fewer'} than now"
     moved = "nothing moves"
@@ -139,7 +139,7 @@ def _headline(facts: Facts, plan: Sized) -> str:
     return f"{count(plan.members, 'member')}, {compared}; {moved}; the fullest is at {100 * plan.busiest:.0f}%"
 
 
-def _bound(facts: Facts, plan: Sized, frontier: Sequence[Sized], bound: int) -> str:
+def _bound(facts: Facts, plan: FrontierPoint, frontier: Sequence[FrontierPoint], bound: int) -> str:
     fewest = frontier[-1].members
     if fewest == facts.least_asked > bound:
         return f"No plan needs fewer than {bound}; {fewest} were asked for at least."

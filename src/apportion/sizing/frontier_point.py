@@ -21,7 +21,7 @@ NAME = "size"
 
 
 @dataclass(frozen=True, eq=False)
-class Sized:
+class FrontierPoint:
     """A plan for a number of members.
 
     group, owner

@@ -14,7 +14,7 @@ from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of
 from apportion.sizing import advice
 from apportion.sizing.frontier import Candidate, Frontier, frontier
-from apportion.sizing.frontier_point import Sized, busiest, number
+from apportion.sizing.frontier_point import FrontierPoint, busiest, number
 from apportion.sizing.problem import SizingProblem, in_units
 from apportion.sizing.work import Work, work_of
 from apportion.whatif import MOST_MEMBERS, member_named
@@ -47,12 +47,12 @@ class Sizing:
     capacity: float
     total: float
     bound: int
-    frontier: tuple[Sized, ...]
+    frontier: tuple[FrontierPoint, ...]
     chosen: int | None
     sentences: tuple[str, ...] = field(default=())
 
     @property
-    def advised(self) -> Sized | None:
+    def advised(self) -> FrontierPoint | None:
         """The plan that is advised; None where no work was measured."""
         return None if self.chosen is None else self.frontier[self.chosen]
 
@@ -210,7 +210,7 @@ class _Question:
             self._names.append(next(self.new_names))
         return self._names[i]
 
-    def sized(self, candidate: Candidate) -> Sized:
+    def sized(self, candidate: Candidate) -> FrontierPoint:
         """A candidate with names; members without work complete processes, else they stay before others come."""
         group, M = self.group, self.group.M
         owner = np.full(group.P, NOBODY, dtype=np.int64)
@@ -228,7 +228,7 @@ class _Question:
         previous = group.owner
         moved = (previous != NOBODY) & (owner != previous) & group.wanted
         takes = [self.capacity * c for c in [*group.capacity.tolist(), *([1] * come)]]
-        return Sized(
+        return FrontierPoint(
             group=group,
             owner=owner,
             members=candidate.members,

@@ -26,7 +26,7 @@ _PREFIX: Final = 40
 
 
 @dataclass(frozen=True, eq=False)
-class Subscriptions:
+class SubscriptionColumns:
     """The subscriptions of M members, in the order given.
 
     lists, list_of
@@ -147,7 +147,7 @@ def _names(sent: bytes) -> list[bytes]:
     return names
 
 
-def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
+def read_subscription_columns(sent: Sequence[bytes]) -> SubscriptionColumns:
     """Read what every member sent, any version; nothing here raises, whatever the bytes."""
     heads = _Heads()
     head_of, rests = heads.split(sent)
@@ -161,7 +161,7 @@ def read_subscriptions(sent: Sequence[bytes]) -> Subscriptions:
     lists, names = tuple(heads.lists[1:]), heads.names
     if len(lost):
         lists, list_of, names = _without_lost(lists, list_of, names, lost)
-    return Subscriptions(
+    return SubscriptionColumns(
         sent=sent,
         buffer=buffer,
         lists=lists,
