@@ -49,6 +49,11 @@ def answered(raw: dict[str, Any], name: str, settings: dict[str, Any]) -> Any:
         return str(error)
     written = plan.to_dict()
     rest = {key: written[key] for key in written if key not in SHOWN_ELSEWHERE}
+    again = traits_of(plan_of := apportion.find(name, settings)).summary
+    if again is not None and plan_of is not None:
+        short = again(plan.group)
+        assert short.owner.tolist() == plan.owner.tolist(), "the short answer is the answer"
+        assert dict(short.proof) == dict(plan.proof)
     return [plan.owner.tolist(), np.flatnonzero(plan.withheld).tolist(), rest, plan.explain()]
 
 

@@ -201,7 +201,7 @@ def test_traits_that_nobody_names_are_these_and_wrong_facts_are_told_in_whole_se
     for one in (object(), apportion.Range()):
         traits = asdict(traits_of(one))
         assert {name: traits[name] for name in plain} == plain
-        assert (traits["facts"], traits["target_of"], traits["leaves"]) == ({}, None, False)
+        assert (traits["facts"], traits["summary"], traits["target_of"], traits["leaves"]) == ({}, None, None, False)
     assert isinstance(traits_of(object()).codec, InUserData)
     assert isinstance(traits_of(type("C", (), {"cooperative": True})).codec, InSubscription)
     assert isinstance(traits_of(type("C", (), {"cooperative": True, "memory": Stateless()})).codec, Stateless)

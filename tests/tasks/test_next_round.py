@@ -53,6 +53,7 @@ def rounds(seed: int, kinds: str) -> tuple[Plan, Plan]:
     """The plan of a group, and that of the round after it."""
     raw, strategy = some(seed, kinds)
     first = plan(read_group(raw), strategy)
+    assert strategy.summary(first.group).owner.tolist() == first.owner.tolist(), seed
     return first, plan(whatif.after(first), strategy)
 
 

@@ -15,11 +15,11 @@ from apportion.arrays import CELLS, NOBODY, UNKNOWN, Ints, ints
 from apportion.errors import BadInput, UnknownName
 from apportion.model.group import Group, MemberState
 from apportion.model.plan import Answer, Later, hand_over
-from apportion.tasks.application_state import Process, application_state
-from apportion.tasks.assignor import GOALS, TaskAnswer
+from apportion.tasks.application_state import ApplicationState, Process, application_state
+from apportion.tasks.assignor import GOALS, TaskAnswer, place_active
 from apportion.tasks.explain import TaskReasons
 from apportion.tasks.identical_processes import IdenticalState, NotCounted, active_of, target_of
-from apportion.tasks.place import LARGE
+from apportion.tasks.place import LARGE, place_at_previous
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Partitions, Subtopology, Task, Topology
@@ -117,6 +117,55 @@ class Streams(TaskSettings):
         if self.rack_aware_assignment_strategy == "min_traffic" and not (group.racks and group.racks.known):
             reason = "min_traffic, and no member's or no partition's rack is known"
             raise BadInput("rack.aware.assignment.strategy", reason, "racks of members and of partitions, or none")
+
+    def summary(self, group: Group) -> Answer:
+        """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
+        plain = self.rack_aware_assignment_strategy == "none" and group.state is None
+        if self.process != "member" or self.num_standby_replicas or not plain:
+            return self.assign(group)
+        self._check(group)
+        if not self.subtopologies and not self.stateless and _all_warm(group):
+            # Each partition is a task by itself, and its state is with its owner alone: there is nothing to choose.
+            return Answer(group.owner, proof=dict.fromkeys(GOALS[:-1], "optimal"))
+        topology = self.topology(group)
+        partitions = _partitions(group)
+        counts = topology.counts(partitions)
+        members = sorted(
+            (m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])),
+            key=group.members.__getitem__,
+        )
+        if not members or not any(counts) or sum(counts) * len(members) > CELLS:
+            return self.assign(group)
+        if (answer := self._on_identical(group, topology, partitions, members)) is not None:
+            return answer
+        task_of = _task_numbers(group, topology, counts)
+        wants = _wants(group, topology, partitions, members)
+
+        def planned(of: Group) -> tuple[Ints, dict[str, str]]:
+            active, proof = self._active(of, topology, counts, task_of, members, wants)
+            runs = (task_of != NOBODY) & (active[task_of] != NOBODY)
+            return np.where(runs, ints(members)[active[task_of]], NOBODY), proof
+
+        owner, proof = planned(group)
+        alone = sum(counts) + np.arange(group.P)
+        again = _as_next_round(group, owner, np.where(task_of != NOBODY, task_of, alone), planned)
+        return Answer(owner if again is None else again[0], proof=proof)
+
+    def _active(
+        self, group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
+        wants: Mapping[str, frozenset[int]] | None,
+    ) -> tuple[Ints, dict[str, str]]:  # fmt: skip
+        """(tasks,) the place among the members of who runs each, and what is shown of it."""
+        if wants is None and not self.subtopologies and not self.stateless:
+            # A partition is a task, and warm with its owner alone: it stays there, or goes anywhere at one price.
+            home, process_of = np.full(sum(counts), NOBODY, dtype=np.int64), np.full(group.M, NOBODY, dtype=np.int64)
+            process_of[members] = np.arange(len(members))
+            held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
+            home[task_of[held]] = process_of[group.owner[held]]
+            active = place_at_previous(home, len(members))
+            if active is not None:
+                return active, dict.fromkeys(GOALS[:-1], "optimal")
+        return place_active(_state(group, topology, counts, task_of, members, wants), self)
 
     def _on_identical(
         self, group: Group, topology: Topology, partitions: Partitions, members: list[int]
@@ -359,6 +408,52 @@ def _as_next_round(
         if (back & ~before).any():  # of a plan that is not proved
             return None
     return None
+
+
+def _all_warm(group: Group) -> bool:
+    """Whether every partition that somebody wants has an owner."""
+    owned = int(np.count_nonzero(group.owner != NOBODY))  # nobody owns what nobody wants
+    return 0 < int(np.count_nonzero(group.wanted)) == owned
+
+
+def _state(
+    group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
+    wants: Mapping[str, frozenset[int]] | None,
+) -> ApplicationState:  # fmt: skip
+    """What ``application_state`` gives of a process for each of the members, without names.
+
+    task_of
+        (P,) a number for each partition's task, -1 none.
+    members
+        In the order of their ids.
+    """
+    process_of = np.full(group.M, NOBODY, dtype=np.int64)
+    process_of[members] = np.arange(len(members))
+    subtopology_of = np.arange(len(counts)).repeat(counts)
+    held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
+    task, process = task_of[held], process_of[group.owner[held]]
+    lag = np.full((len(subtopology_of), len(members)), UNKNOWN, dtype=np.int64)
+    lag[task, process] = 0
+    ran = np.full(len(subtopology_of), NOBODY, dtype=np.int64)
+    ran[task] = process
+    ran[np.count_nonzero(lag == 0, axis=1) > 1] = NOBODY  # two that both ran it
+    wanted = None
+    if wants is not None:
+        of_member = [[s in wants[group.members[m]] for m in members] for s in range(len(counts))]
+        wanted = np.array(of_member, dtype=np.bool_)[subtopology_of]
+    return ApplicationState(
+        tasks=(),
+        processes=(),
+        stateful=np.array([sub.stateful for sub in topology.subtopologies], dtype=np.bool_)[subtopology_of],
+        subtopology_of=subtopology_of,
+        threads=np.ones(len(members), dtype=np.int64),
+        lag=lag,
+        ran=ran,
+        tags=np.empty((len(members), 0), dtype=np.int64),
+        misses=np.zeros((len(subtopology_of), len(members)), dtype=np.int64),
+        process_of=np.arange(len(members)),
+        wants=wanted,
+    )
 
 
 def _wants(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from apportion.history.steps import Step, TopicEntries, steps
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads, moves, table_measures
+from apportion.model.plan import Answer
 from apportion.planning import checked, strategy_of
 from apportion.strategy.traits import traits_of
 
@@ -248,8 +249,17 @@ def _heaviest(group: Group, owner: Ints) -> int | None:
 
 @cache
 def _strategy(name: str) -> Assignor:
-    """A strategy, made once."""
-    return strategy_of(find(name, _SETTINGS.get(name)))
+    """A strategy, made once; what stands in no row is left out where that costs less."""
+    strategy = strategy_of(find(name, _SETTINGS.get(name)))
+    summary = traits_of(strategy).summary
+    return strategy if summary is None else cast(Assignor, _Summarizing(strategy, summary))
+
+
+class _Summarizing:
+    """A strategy without its word on how sure a prediction is, or without a plan of tasks beside the owners."""
+
+    def __init__(self, strategy: Any, assign: Callable[[Group], Answer]) -> None:
+        self.name, self.goals, self.assign = strategy.name, strategy.goals, assign
 
 
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final, Literal
 
 from apportion.errors import BrokenAssignor
 from apportion.model.facts import MEMBER_FIELDS, Fact
+from apportion.model.group import Group
+from apportion.model.plan import Answer
 from apportion.strategy.codec import InSubscription, InUserData, UserDataCodec
 
 OnForeign = Literal["stop", "log", "continue"]
@@ -51,6 +53,8 @@ class Traits:
         that strategy's.
     form_of
         The strategy whose cooperative form it is: the two are not compared, nor built into tables, unless by name.
+    summary
+        ``assign`` without what stands in no table (how sure a prediction is, a plan of tasks), where that costs less.
     """
 
     cooperative: bool = False
@@ -67,6 +71,7 @@ class Traits:
     structural: bool = False
     target_of: tuple[str, str] | None = None
     form_of: str | None = None
+    summary: Callable[[Group], Answer] | None = None
 
     @property
     def codec(self) -> UserDataCodec:

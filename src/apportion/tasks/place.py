@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Floats, Ints, ints
-from apportion.solvers.fair_loads import pour
 from apportion.solvers.min_cost_flow import solve_flow, solver
 
 LARGE: Final = 100_000
@@ -188,21 +187,41 @@ class _Classes:
 
 
 def place_at_previous(home: Ints, processes: int) -> Ints | None:
-    """A placing as good as that of ``place`` where each task (N,) may go home alone, or anywhere if it has none (-1).
+    """What ``place`` gives where each task (N,) may go home alone, or at one price anywhere if it has none (-1).
 
     Processes are empty and have a thread each. None without a solver, where ``place`` deals.
     """
     if processes == 1 or (home != NOBODY).all():
         return np.maximum(home, 0)
     roams = home == NOBODY
-    if roams.all():
+    if roams.all() and len(home) * processes >= LARGE:
         return np.arange(len(home)) % processes  # as ``_most_stay`` counts
     if solver() is None:
         return None
-    owner = home.copy()
-    given = pour(int(np.count_nonzero(roams)), np.bincount(home[~roams], minlength=processes))
-    owner[roams] = deal_seats(np.arange(processes), given)
-    return owner
+    given, tied = _fill(np.bincount(home[~roams], minlength=processes), int(np.count_nonzero(roams)))
+    if not tied or len(home) * processes >= LARGE:  # the flow has no choice, or only among equals
+        owner = home.copy()
+        each = np.arange(processes)
+        owner[roams] = deal_seats(each, given)
+        return owner
+    first, class_of = _first_seen(home)
+    roams = home[first] == NOBODY
+    costs = np.where(roams[:, None], 1, -1) * np.ones(processes, dtype=np.int64)
+    costs[~roams, home[first][~roams]] = 0
+    classes = _Classes(np.zeros(len(first), dtype=np.int64), costs, class_of, 1)
+    ones, none = np.ones(processes, dtype=np.int64), np.zeros(processes, dtype=np.int64)
+    return _cheapest(classes, Placing(classes.costs >= 0, classes.costs, ones, none))
+
+
+def _fill(load: Ints, rest: int) -> tuple[Ints, bool]:
+    """(Q,) how many of ``rest`` each gets so that loads are most even; whether another way is as good."""
+    line = np.sort(load)
+    below = line.cumsum()
+    count = int(np.searchsorted(line * np.arange(1, len(line) + 1) - below, rest, side="right"))
+    level, over = divmod(rest + int(below[count - 1]), count)
+    gets = np.maximum(level - load, 0)
+    gets[np.flatnonzero(load <= level)[:over]] += 1
+    return gets, over > 0
 
 
 def _solve(placing: Placing) -> Ints | None:
