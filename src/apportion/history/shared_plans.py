@@ -57,7 +57,7 @@ _LARGEST_LAG: Final = 2**40
 KEPT_PARTITIONS: Final = 400_000
 """Of all structures that are kept: some hundred bytes a partition."""
 LARGEST: Final = 20_000
-"""Partitions of a group that is looked at for its structure: above, hardly two are like_structure."""
+"""Partitions of a group that is looked at for its structure: above, hardly two are of one structure."""
 
 Ask = Callable[[list[str]], Iterable[Outcome]]
 """Plans a group with strategies that have to be asked themselves: foreign ones, and those that failed, for the sentence
@@ -235,7 +235,7 @@ class _Laying:
         self._refused: list[tuple[int, int]] = []
 
     def tables(self) -> list[tuple[Longs, int]]:
-        """What is to be shares for the strategy that reads lags."""
+        """What is to be shared out for the strategy that reads lags."""
         rows = [(many, places) for _, many, _, places in self.template.by_lag if many]
         return [table for many, places in rows for table in many.lags(self._lag(places))]
 
