@@ -38,7 +38,7 @@ def govern(
 
     chosen
         Asked at each round, so that new groups are governed too.
-    told
+    report
         Hears what each round of each group came to.
     """
     governors: dict[str, Governor] = {}

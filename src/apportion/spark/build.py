@@ -179,7 +179,7 @@ def build(
 ) -> Built:  # fmt: skip
     """Every table, or what is new of each, and what the next build must know; published.
 
-    asked
+    request
         A state with this build's version, settings and dump.
     before_publish
         Keeps what else belongs beside the tables.
