@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
-from kafka.errors import FencedInstanceIdError
 
 log = logging.getLogger("apportion.clients")
 
@@ -63,21 +62,6 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
                     "end; it is read again from offset %d",
                     *(pair.topic, pair.partition, wanted, first),
                 )
-
-    def raise_if_fenced(self) -> None:
-        """The client learns of it at a heartbeat, stops those, and says nothing: it would read on for ever.
-
-        Raises
-            FencedInstanceIdError where another member has this one's instance id.
-        """
-        coordinator = self._coordinator
-        if coordinator.group_instance_id is None or coordinator._heartbeat_enabled:
-            return
-        if coordinator.stable() and not coordinator.need_rejoin():
-            raise FencedInstanceIdError(
-                f"the instance id {coordinator.group_instance_id!r} in group {coordinator.group_id!r} is another "
-                "member's by now: this one gets nothing any more; close it, and give each member an id of its own"
-            )
 
     def hears_the_group(self, generation: int | None) -> bool:
         """Whether the broker has heard of this member within a session time-out, in that generation."""

@@ -315,9 +315,7 @@ def _end_when_fenced(coordinator: Any) -> None:
         c.reset_generation()  # so that its partitions are lost, not revoked
         await c._on_close_prepare_async()
 
-    def poll_unless_fenced(*args: Any, **options: Any) -> Any:
-        if os.getpid() != pid:
-            raise Forked("KafkaConsumer")
+    def raise_if_fenced() -> None:
         if fenced:
             c: Any = self()
             c._net.run(give_up)
@@ -325,10 +323,15 @@ def _end_when_fenced(coordinator: Any) -> None:
                 f"another member of group {c.group_id!r} has group_instance_id {c.group_instance_id!r} now, and this "
                 "one has given its partitions up; give each member an id of its own"
             )
+
+    def poll_unless_fenced(*args: Any, **options: Any) -> Any:
+        if os.getpid() != pid:
+            raise Forked("KafkaConsumer")
+        raise_if_fenced()
         return poll(*args, **options)
 
     coordinator._send_heartbeat_request = send_heartbeat
-    coordinator.poll = poll_unless_fenced
+    coordinator.poll, coordinator.raise_if_fenced = poll_unless_fenced, raise_if_fenced
 
 
 def _leave_out_deleted(coordinator: Any) -> None:

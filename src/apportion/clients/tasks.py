@@ -600,7 +600,7 @@ class TaskRunner:
                 f"this TaskRunner is process {self._pid}'s, and this is a fork of it: its connections and files cannot "
                 "be shared; make a runner of its own here, on a state_dir of its own"
             )
-        self._watch.raise_if_fenced()
+        self._consumer._coordinator.raise_if_fenced()  # by clients/kafka_python.py: the client says nothing of it
 
     def _check_topics(self) -> None:
         """Sources and changelogs must be there before anything is promised.
