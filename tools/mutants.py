@@ -221,6 +221,8 @@ def main(arguments: Sequence[str]) -> int:
             rooms = written_down()
             rooms[name] = {**rooms.get(name, {}), sample: figures}
             FIGURES.write_text(json.dumps(rooms, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    for file, function, was, _ in reasons.stale(reasons.read(REASONS), ROOT / "src" / "apportion"):
+        print(f"{REASONS.name} gives a reason for what is no longer there: {file} {function}\n  - {was}")
     return 0
 
 

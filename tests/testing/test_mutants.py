@@ -103,6 +103,18 @@ def test_a_reason_is_found_by_content_here_or_everywhere(tmp_path: Path) -> None
     assert reasons.reason(known, ("toy.py", "other", "if x > top:", "if x >= top:")) == ""
 
 
+def test_a_reason_whose_line_is_gone_is_told(tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(SOURCE)
+    there = ("toy.py", "clamp", "if x > top: return top", "if x >= top: return top")
+    gone = [
+        ("toy.py", "clamp", "if x > most:", "if x >= most:"),
+        ("toy.py", "clamped", "if x > top:", "if x >= top:"),
+        ("a.py", "clamp", "if x > top:", "if x >= top:"),
+    ]
+    entries = dict.fromkeys([("*", "*", "x", "y"), there, *gone], "The same answer.")
+    assert reasons.stale(entries, tmp_path) == gone
+
+
 def test_every_file_is_in_a_room_or_is_left_out_with_a_reason() -> None:
     root = ROOT / "src" / "apportion"
     drawn = {file for room in ROOMS.values() for file in sources(root, room.files)}

@@ -40,3 +40,17 @@ def reason(entries: Mapping[Key, str], key: Key) -> str:
         ):
             return why
     return ""
+
+
+def stale(entries: Mapping[Key, str], root: Path) -> list[Key]:
+    """Entries whose file below ``root`` has no such function or no such line any more."""
+    texts = {file: root / file for file, *_ in entries if file != "*"}
+    joined = {
+        file: " ".join(line.strip() for line in path.read_text(encoding="utf-8").splitlines()) if path.exists() else ""
+        for file, path in texts.items()
+    }
+    return [
+        (file, function, was, becomes)
+        for file, function, was, becomes in entries
+        if file != "*" and (was not in joined[file] or f"def {function.rpartition('.')[2]}(" not in joined[file])
+    ]
