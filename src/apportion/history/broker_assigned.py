@@ -7,11 +7,11 @@ of the group completes the epoch itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from apportion.history.records import Generation, GenerationMember, GroupRecord
+from apportion.history.records import Assigned, Generation, GenerationMember, GroupRecord
 from apportion.wire.coordinator import EpochRecord
 
 Body = Mapping[str, Any]
@@ -84,6 +84,21 @@ class BrokerAssigned(ABC):
         """The generation that the targets come to; None in a kind where nobody owns anything."""
         return None
 
+    def _completed(
+        self, event: GroupRecord, number: int, kind: str, members: tuple[GenerationMember, ...], protocol: str | None
+    ) -> Generation:
+        return Generation(
+            offset=event.offset,
+            at=event.at,
+            kind=kind,
+            number=number,
+            members=members,
+            protocol=protocol,
+            started=self.opened,
+            holes=event.holes,
+            fresh=self.fresh,
+        )
+
     @abstractmethod
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with what they hold now."""
@@ -92,3 +107,17 @@ class BrokerAssigned(ABC):
     def stands(self) -> bool:
         """Whether the group is there after its last record."""
         return self.epoch is not None or bool(self.members)
+
+
+def member_of(member: str, body: Body, topics: Iterable[str], assigned: Assigned, **more: Any) -> GenerationMember:
+    """A member by the body of its newest record, with what only groups of its kind have."""
+    return GenerationMember(
+        member,
+        tuple(sorted(topics)),
+        assigned,
+        body.get("instanceId"),
+        body.get("clientId"),
+        body.get("clientHost"),
+        body.get("rackId") or None,
+        **more,
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from apportion.history import patterns
-from apportion.history.broker_assigned import Body, BrokerAssigned
+from apportion.history.broker_assigned import Body, BrokerAssigned, member_of
 from apportion.history.records import CONSUMER, Assigned, Generation, GenerationMember, GroupRecord
 
 DEFAULT_ASSIGNOR: Final = "uniform"
@@ -28,17 +28,8 @@ class ConsumerRecords(BrokerAssigned):
     CURRENT: ClassVar[int] = 8
 
     def _generation(self, event: GroupRecord, number: int) -> Generation:
-        return Generation(
-            offset=event.offset,
-            at=event.at,
-            kind=CONSUMER,
-            number=number,
-            members=self._members(self.targets, "topicPartitions"),
-            protocol=self.assignor,
-            started=self.opened,
-            holes=event.holes,
-            fresh=self.fresh,
-        )
+        members = self._members(self.targets, "topicPartitions")
+        return self._completed(event, number, CONSUMER, members, self.assignor)
 
     @property
     def assignor(self) -> str | None:
@@ -83,16 +74,8 @@ def _member(member: str, body: Body, held: Assigned, wide: Mapping[str, set[str]
     named = body.get("subscribedTopicNames") or ()
     topics = wide.get(body.get("subscribedTopicRegex") or "", set()).union(named)
     classic = body.get("classicMemberMetadata")
-    return GenerationMember(
-        member,
-        tuple(sorted(topics)),
-        held,
-        body.get("instanceId"),
-        body.get("clientId"),
-        body.get("clientHost"),
-        body.get("rackId") or None,
-        session_timeout_ms=classic["sessionTimeoutMs"] if classic else None,
-    )
+    session_timeout_ms = classic["sessionTimeoutMs"] if classic else None
+    return member_of(member, body, topics, held, session_timeout_ms=session_timeout_ms)
 
 
 def server_assignor(members: Iterable[Mapping[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import filterfalse
 from operator import eq
@@ -26,9 +26,9 @@ LEAST: Final = {"order": "balance,moves"}
 """Settings of ``sticky`` for the fewest moves that an even assignment needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rebalance:
-    """One row of ``gold/rebalances``: a generation against the one before it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What of a rebalance says no name, offset or time.
 
     moved, kept, given
         Partitions that another member that stays had last, that had the same owner, and all others; a static member is
@@ -42,6 +42,22 @@ class Rebalance:
     needless
         Moves beyond the fewest that an even assignment needs from the same past; None
         where that least is not proved.
+    """
+
+    cause: str
+    moved: int
+    kept: int
+    given: int
+    handed: int
+    inherited: int
+    dropped: int
+    needless: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance(Change):
+    """One row of ``gold/rebalances``: a generation against the one before it.
+
     skipped
         Generations that left no record between the two.
     duration_ms
@@ -56,17 +72,9 @@ class Rebalance:
     kind: str
     generation: int
     previous_generation: int
-    cause: str
     members: int
     joined: tuple[str, ...]
     left: tuple[str, ...]
-    moved: int
-    kept: int
-    given: int
-    handed: int
-    inherited: int
-    dropped: int
-    needless: int | None
     skipped: int
     duration_ms: int | None
     complete: bool
@@ -101,20 +109,6 @@ def latest(generations: Sequence[Generation], moves: Moves, habits: CommitCadenc
             row = _row(generations[i], now, _change(earlier, later, past, habits))
     moves.take(later.owners)
     return row
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What of a rebalance says no name, offset or time: columns of its row."""
-
-    cause: str
-    moved: int
-    kept: int
-    given: int
-    handed: int
-    inherited: int
-    dropped: int
-    needless: int | None
 
 
 def _pairs(generations: Sequence[Generation]) -> list[tuple[int, int]]:
@@ -221,20 +215,13 @@ def _row(before: Generation, now: Generation, change: Change) -> Rebalance:
         kind=now.kind,
         generation=now.number,
         previous_generation=before.number,
-        cause=change.cause,
         members=len(now.members),
         joined=tuple(sorted(new - old)),
         left=tuple(sorted(old - new)),
-        moved=change.moved,
-        kept=change.kept,
-        given=change.given,
-        handed=change.handed,
-        inherited=change.inherited,
-        dropped=change.dropped,
-        needless=change.needless,
         skipped=skipped(before.number, now.number),
         duration_ms=duration(before.number, now.number, now.started, now.at),
         complete=is_complete(before.number, now.number, before.holes, now.holes),
+        **{column: getattr(change, column) for column in _OF_CHANGE},
     )
 
 
@@ -255,6 +242,7 @@ def is_complete(before: int, now: int, holes_before: int, holes: int) -> bool:
     return before <= now <= before + 1 or holes == holes_before
 
 
+_OF_CHANGE: Final = tuple(field.name for field in fields(Change))
 _SMALL: Final = 1000
 """Partitions of groups that are often alike."""
 _MOST_KEPT: Final = 2000

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from apportion.history.broker_assigned import BrokerAssigned
+from apportion.history.broker_assigned import BrokerAssigned, member_of
 from apportion.history.records import Assigned, GenerationMember
 
 
@@ -29,14 +29,11 @@ class ShareRecords(BrokerAssigned):
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with what they share and are to share; they own nothing."""
         return tuple(
-            GenerationMember(
+            member_of(
                 member,
-                tuple(sorted(set(body.get("subscribedTopicNames") or ()))),
+                body,
+                set(body.get("subscribedTopicNames") or ()),
                 {},
-                None,
-                body.get("clientId"),
-                body.get("clientHost"),
-                body.get("rackId") or None,
                 roles={
                     "shared": self._held(self.current.get(member, {}).get("assignedPartitions") or ()),
                     "target": self._held(self.targets.get(member, {}).get("topicPartitions") or ()),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
-from apportion.history.broker_assigned import Body, BrokerAssigned
+from apportion.history.broker_assigned import Body, BrokerAssigned, member_of
 from apportion.history.records import STREAMS, Assigned, Generation, GenerationMember, GroupRecord
 from apportion.wire.coordinator import EpochRecord
 
@@ -43,19 +43,10 @@ class StreamsRecords(BrokerAssigned):
         return super().take(event)
 
     def _generation(self, event: GroupRecord, number: int) -> Generation:
-        return Generation(
-            offset=event.offset,
-            at=event.at,
-            kind=STREAMS,
-            number=number,
-            members=tuple(self._target_of(member) for member in sorted(self.members)),
-            protocol=ASSIGNOR if self.members else None,
-            started=self.opened,
-            holes=event.holes,
-            fresh=self.fresh,
-            readable=False,  # its members are no consumers of topics: the strategies for those have nothing to say
-            facts=self._facts(),
-        )
+        members = tuple(self._target_of(member) for member in sorted(self.members))
+        epoch = self._completed(event, number, STREAMS, members, ASSIGNOR if self.members else None)
+        # Its members are no consumers of topics: the strategies for those have nothing to say.
+        return replace(epoch, readable=False, facts=self._facts())
 
     def _facts(self) -> dict[str, Any]:
         """What the epoch stands for besides its members: a change of one of these is a cause."""
@@ -86,19 +77,25 @@ class StreamsRecords(BrokerAssigned):
     def _target_of(self, member: str) -> GenerationMember:
         """A member with the tasks that it is to have, a sub-topology standing for a topic."""
         roles = roles_of(self.targets.get(member, {}))
-        topics = tuple(sorted({sub["subtopologyId"] for sub in self.subtopologies} | set(roles["active"])))
+        topics = {sub["subtopologyId"] for sub in self.subtopologies} | set(roles["active"])
         reads = _partitions(roles["active"], self._sources)
-        return replace(_member(member, self.members[member], topics, roles["active"], roles), reads=reads)
+        return self._member(member, topics, roles["active"], roles, reads=reads)
 
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with what they hold now."""
         sources = self._sources
-        topics = tuple(sorted({topic for read in sources.values() for topic in read}))
+        topics = {topic for read in sources.values() for topic in read}
         members = []
         for member in sorted(self.members):
             roles = roles_of(self.current.get(member, {}))
-            members.append(_member(member, self.members[member], topics, _partitions(roles["active"], sources), roles))
+            members.append(self._member(member, topics, _partitions(roles["active"], sources), roles))
         return tuple(members)
+
+    def _member(
+        self, member: str, topics: Iterable[str], assigned: Assigned, roles: Mapping[str, Assigned], **more: Any
+    ) -> GenerationMember:
+        body = self.members[member]
+        return member_of(member, body, topics, assigned, process_id=body.get("processId"), roles=roles, **more)
 
 
 def roles_of(body: Body) -> dict[str, Assigned]:
@@ -118,19 +115,3 @@ def _partitions(active: Assigned, sources: Mapping[str, list[str]]) -> Assigned:
         return {}
     read = {topic: ids for subtopology, ids in active.items() for topic in sources.get(subtopology, ())}
     return dict(sorted(read.items()))
-
-
-def _member(
-    member: str, body: Body, topics: tuple[str, ...], assigned: Assigned, roles: Mapping[str, Assigned]
-) -> GenerationMember:
-    return GenerationMember(
-        member,
-        topics,
-        assigned,
-        body.get("instanceId"),
-        body.get("clientId"),
-        body.get("clientHost"),
-        body.get("rackId") or None,
-        process_id=body.get("processId"),
-        roles=roles,
-    )
