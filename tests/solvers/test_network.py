@@ -61,6 +61,23 @@ def test_no_more_goes_round_a_cycle_than_its_arcs_have_room_for() -> None:
     assert both.flow.tolist() == [2, 2]
 
 
+@pytest.mark.parametrize("price", [2**55, 2**70])
+def test_prices_that_differ_by_one_are_told_apart_however_large(price: int) -> None:
+    """Beyond what a float tells apart, and beyond 64 bits: first units, and the slopes of further ones."""
+    nothing, wide = np.zeros(2, dtype=np.int64), np.array([price + 1, price], dtype=object)
+    wide = wide.astype(np.int64) if price < 2**62 else wide
+    for cost, before, after, bounds in (
+        (network.Cost(wide, nothing), [1, 0], [0, 1], ([0, 0], [0, 2])),
+        (network.Cost(nothing, wide), [2, 1], [1, 2], ([1, 1], [1, 2])),
+    ):
+        both = network.Network(2, nothing, nothing + 1, nothing, np.array([2, 2]), np.array(before))
+        potential = both.minimize(cost)
+        assert both.flow.tolist() == after
+        assert int(potential[1] - potential[0]) == price
+        both.narrow(cost, potential)
+        assert (both.low.tolist(), both.high.tolist()) == bounds
+
+
 def test_ortools_is_not_asked_while_a_goal_with_slopes_is_still_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its flow, any cheapest one, would have to be evened out again."""
     asked = 0

@@ -25,13 +25,14 @@ class Transport:
         After a search that found no room: what it reached. Reached columns are full of units that fit nowhere else.
     """
 
+    rows: Bools
+    columns: Bools
+
     def __init__(self, supply: Ints, eligible: Bools, placed: Ints | None = None) -> None:
         self.eligible = eligible
         self.flow: Ints = np.zeros(eligible.shape, dtype=np.int64) if placed is None else placed.copy()
         self.left = supply - self.flow.sum(axis=1)
         self.held: Ints = self.flow.sum(axis=0)
-        self.rows = np.zeros(eligible.shape[0], dtype=np.bool_)
-        self.columns = np.zeros(eligible.shape[1], dtype=np.bool_)
 
     def pour(self, cap: Ints, eligible: Bools) -> None:
         """Put units straight into eligible columns up to ``cap`` (J,), narrow rows first, displacing none."""
