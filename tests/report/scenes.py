@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any
 
@@ -16,6 +17,7 @@ from apportion import comparison
 from apportion.assignors.streams import Streams
 from apportion.history.cause import CommitInterval
 from apportion.history.fold import Folded
+from apportion.history.group_history import replayed
 from apportion.history.lag_time import Age, LagTime, LagTimes, Series
 from apportion.history.member_speeds import Speed
 from apportion.history.rebalance_rows import Rebalance
@@ -48,6 +50,7 @@ from apportion.report import (
     verdicts,
     watching,
 )
+from apportion.report import sizing as sizes
 from apportion.report.describing import ShownGroup
 
 NAN, INF = float("nan"), float("inf")
@@ -541,6 +544,10 @@ class Past:
         )
         self.habits += [CommitInterval(10, "t", 1, 9, -1, 5)] if habits else []
 
+    def replay(self, assignor: Any) -> dict[str, Any]:
+        """What a strategy would have moved."""
+        return replayed(self.name, self.folded.generations, self.rebalances, {}, assignor, None)
+
 
 def histories() -> Lines:
     """A history as the page's rows, as lines of commits and of lag, and in a few lines of text."""
@@ -982,6 +989,72 @@ def rolled() -> Lines:
     )
 
 
+def sized() -> Lines:
+    """The members that a group may have, proved and not, and as the page draws them."""
+    weights = {"t": [{"partition": p, "weight": 30 + 7 * (p % 3)} for p in range(8)], "u": 2}
+    owned = {"t": [0, 1, 2, 3]}
+    members = {
+        "a": {"topics": ["t"], "owned": owned, "generation": 1},
+        "b": {"topics": ["t", "u"], "owned": {"t": [4, 5], "u": [0]}, "generation": 1},
+    }
+    lags = [{"partition": p, "begin": 0, "end": 100 + 9 * p, "committed": 100} for p in range(6)]
+    few = {f"m{n}": {"topics": ["t"], "owned": {"t": [n]}, "generation": 1} for n in range(5)}
+    for raw, capacity, by in (
+        ({"group": "grows", "topics": weights, "members": members}, 150, None),
+        ({"topics": {"t": lags}, "members": few}, 60, "lag"),
+        ({"group": "few", "topics": {"t": 12}, "members": few}, 5.5, "partitions"),
+    ):
+        sizing = apportion.size(raw, capacity, by)
+        unproved = replace(
+            sizing,
+            frontier=tuple(
+                replace(one, moved_bound=one.moved - 1.0004 * (n % 2 == 0)) for n, one in enumerate(sizing.frontier)
+            ),
+        )
+        for each in (sizing, unproved, replace(sizing, chosen=None)):
+            for marks in (True, False):
+                table = sizes.table(each, marks=marks)
+                yield text.to_csv(table), text.render(table.narrow())
+            yield from of_fields(sizes.page_data(Observed({}, "Stable", "range"), each, ["Measured so."]))
+    yield from of_fields(sizes.page_data(Observed({}), sizing))
+
+
+def grouped() -> Lines:
+    """A group as the page draws it: by itself, with plans, with its history and its lag in time, and replayed."""
+    raw = {
+        "group": "g",
+        "topics": {"t": [{"partition": p, "begin": 0, "end": 10 * p + 7, "committed": 5} for p in range(6)]},
+        "members": {
+            name: {"topics": ["t"], "client_id": f"client-{name}", "owned": {"t": owned}, "generation": 4}
+            for name, owned in (("a-id", [0, 1, 3]), ("c-id", [2, 5, 4]))
+        },
+    }
+    past: Any = Past()
+    total = {"generations": 2, "moves": 4, "moves_then": 6, "skew_max": 1, "skew_max_then": 2}
+    rows = [{"source_offset": 10 * n, "moves": n, "moves_then": 3 - n} for n in (1, 2, 3)]
+    walked = {"assignor": "sticky", "generations": rows, "total": total}
+    series = {("t", 0): Series(ends=[(1000, 10), (3000, 30)], commits=[(900, 4), (3500, 30)])}
+    for seen in (
+        Observed(raw, "Stable", "range", "classic", generation=4),
+        Observed(raw, "Empty", kind="streams"),
+        Observed(raw, "Stable", "uniform", generation=4, kind="consumer"),
+    ):
+        one = build(seen.raw)
+        lag = GroupTime(
+            times([WHOLES[n] for n in range(6)]), times([WHOLES[5], WHOLES[14]]), WHOLES[23], {}, [True] * 6
+        )
+        yield from of_fields(page_groups.of_observed(seen))
+        yield from of_fields(page_groups.of_plans(seen, [apportion.plan(one, "range"), apportion.plan(one, "sticky")]))
+        for when in ((), (lag,), (lag, series), (lag, series, 1_795_000_200_000), (None, series, 1_795_009_000_000)):
+            yield from of_fields(page_groups.of_remembered(past, seen, *when))
+        yield from of_fields(page_groups.of_replay(past, seen, walked))
+        settings = {"settings": {"order": "balance", "by": "lag"}}
+        yield page_groups.of_replay(past, seen, {**walked, **settings})["replays"]
+        alone: Any = Past(habits=False)
+        alone.rebalances = []
+        yield page_groups.of_replay(alone, seen, walked)["replays"]
+
+
 def large_and_governed() -> Lines:
     """Plans of more members than a table shows, groups too large to be planned, and a group that is governed."""
     from apportion.inputs.governed import CarriedPlan
@@ -1040,6 +1113,8 @@ SCENES = {
             compared,
             described,
             rolled,
+            sized,
+            grouped,
             large_and_governed,
         )
     },
