@@ -87,6 +87,9 @@ def test_rules_are_read_as_they_stand(tmp_path: Path) -> None:
          f": group 1.facts[0]: found client_id, value; {FACT}"),
         ("[[group]]\nname='a'\nfacts=[{fact='x', client_id='x', instance_id='y', value=1}]",
          f": group 1.facts[0]: found fact, client_id, instance_id, value; {FACT}"),
+        ("[[group]]\nname='a'\nfacts=[{fact='x', client_id='x', value=1}, {fact='x', client_id='(', value=1}]",
+         ": group 1.facts[1].client_id: found '(' (missing ), unterminated subpattern at position 0); needed a "),
+        ("[[group]]\nname='a'\nfacts=[{fact='x', instance_id=5}]", ": group 1.facts[0].instance_id: found 5 ("),
         ("[[group]]\nname='a'\nfacts=[{fact='x', client_id='x', value='1'}]",
          ": group 1.facts[0].value: found '1'; needed a whole number."),
         ("[[group]]\nname='a'\nfacts=[{fact='x', client_id='x', value=1}, {fact='x', instance_id='pod'}]",
@@ -189,6 +192,9 @@ def test_a_plan_says_who_has_what_by_places_and_who_comes_next() -> None:
         for number, place in enumerate(places):
             p = next(p for p in range(group.P) if group.name_of(p) == (name, number))
             assert plan.members[place].member_id == group.members[owner[p]]
+    nameless = {name: value for name, value in RAW.items() if name != "topic_ids"}
+    assert governed_plan(group, nameless, rule(), 9) == replace(planned("sticky"), owners={})
+    assert outlook(plan, group, nameless).moves == 6, "what is planned cannot be told either"
     failover = planned("failover")
     assert (failover.promise, failover.rank) == (TOPICS_WHOLE, (0, 2, 1)), "by priority, then by id"
     below = {**RAW, "members": {**RAW["members"], "a": {**RAW["members"]["a"], "priority": -5}}}

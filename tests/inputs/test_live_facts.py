@@ -82,6 +82,37 @@ def test_a_group_is_put_together_in_one_walk_over_its_commits() -> None:
     assert raw["topics"]["t7"][2] == {"partition": 2, "end": 9, "committed": 2}
 
 
+def test_tasks_beyond_the_end_of_a_narrower_topic_are_nobodys_partitions_and_other_kinds_keep_all() -> None:
+    entries = {"t": {p: {"partition": p, "end": 9} for p in range(3)}, "u": {0: {"partition": 0, "end": 9}}}
+    wants = ["t", "u", "gone"]
+    members = {
+        "a": {"topics": wants, "owned": {"t": [0, 2], "u": [0, 2], "gone": [0]}, "rack": ""},
+        "b": {"topics": wants, "owned": {"u": [1]}, "client_id": "c"},
+        "c": {"topics": [], "owned": {}},
+    }
+    facts = {"wanted": {"t", "u", "gone"}, "members": members, "state": "Stable", "protocol": None}
+    owned = {}
+    for kind in ("streams", "consumer", "classic"):
+        seen = live.observed_group("g", {**facts, "kind": kind, "generation": 3, "sentences": []}, {}, entries)
+        assert [seen.kind, sorted(seen.raw["topics"])] == [kind, ["t", "u"]]
+        owned[kind] = seen.raw["members"]
+    whole = {"topics": wants, "generation": 0}
+    assert owned["streams"] == {
+        "a": {**whole, "owned": {"t": [0, 2], "u": [0]}},
+        "b": {**whole, "owned": {}, "client_id": "c"},
+        "c": {"topics": []},
+    }
+    assert (
+        owned["consumer"]
+        == owned["classic"]
+        == {
+            "a": {**whole, "owned": members["a"]["owned"]},
+            "b": {**whole, "owned": {"u": [1]}, "client_id": "c"},
+            "c": {"topics": []},
+        }
+    )
+
+
 @pytest.mark.parametrize("bytes_", [b"\xff" * 9, b"\x00\x01\x7f\xff\xff\xff", b"\x00", b"{}"])
 def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> None:
     from kafka.protocol.admin.groups import DescribeGroupsResponse

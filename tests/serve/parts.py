@@ -200,6 +200,12 @@ def epochs(_: pytest.MonkeyPatch) -> str:
     alone.describe(new(6, [0, 1, 2], [3]), 2_000, False)
     alone.describe(new(8, [0], [1, 2, 3]), 3_000, False)
     _past(told, alone, "described alone")
+    alone.describe(new(9, [0, 1], [2, 3]), 4_000, True)
+    _past(told, alone, "and followed from now on")
+    switched = GroupPast("g", ids)
+    switched.describe(classic("g", {"n1": {"clicks": [0, 1]}}, {}).description, 1_000, False)
+    switched.describe(new(5, [0, 1], [2, 3]), 2_000, True)
+    _past(told, switched, "a classic group that is followed as a consumer group")
 
     tasks = GroupPast("s", {})
     tasks.describe(streams("s", 3, {"a1": ([0, 1], [2], []), "b1": ([2, 3], [0], [1])}).description, 5_000, True)

@@ -19,7 +19,7 @@ from apportion.strategy.codec import (
     UserDataCodec,
     with_facts,
 )
-from apportion.strategy.settings import changed_settings, settings_of, with_settings
+from apportion.strategy.settings import changed_settings, key_of, settings_of, with_settings
 from apportion.strategy.traits import traits_of
 from apportion.wire.subscription import Subscription
 from apportion.wire.user_data import write_capacity, write_cooperative, write_facts, write_sticky
@@ -51,6 +51,9 @@ def test_texts_are_read_as_the_settings_types() -> None:
     given = {"choice": "b", "maybe": "3", "names": "x, y", "flag": "true", "share": "0.25", "text": "7"}
     made = with_settings(Every, given)
     assert made == Every("b", 3, ("x", "y"), True, 0.25, "7")
+    assert [key_of(name) for name in ("max.skew", "max-skew", "num.standby-replicas_x", "by")] == [
+        "max_skew", "max_skew", "num_standby_replicas_x", "by"
+    ]  # fmt: skip
     assert with_settings(Every, {"maybe": None}) == Every()
     assert changed_settings(made) == {**given, "maybe": 3, "names": ["x", "y"], "flag": True, "share": 0.25}
     assert changed_settings(Every()) == {}
