@@ -481,7 +481,7 @@ def bounds(patch: pytest.MonkeyPatch) -> str:
     shown = ServerSettings(names="all", personal=True)
     played.text += b"".join(Renderer(shown).render(played.collector.snapshot, played.now).pieces()).decode()
     for after in (59.5, 60.0, 60.5):
-        told = Renderer(shown).render(played.collector.snapshot, played.collector.snapshot.at + after)
+        told = Renderer(shown).render(played.collector.snapshot, played.collector.snapshot.round.at + after)
         played.say(f"{after}: {told.series} series, {told.size} bytes, {told.left_out} left out")
     patch.setattr(answers, "KEPT_PLANS", 2)
     patch.setattr(switched, "KEPT", 2)

@@ -159,9 +159,7 @@ class Play:
         groups = self.collector._groups(seen)
         number = self.collector.snapshot.number + 1
         ends = dict(self.collector._ends)
-        self.collector._publish(
-            Snapshot(number, seen.at, "c", 1, groups, seen.topics, ends, trouble="", trouble_since=0.0)
-        )
+        self.collector._publish(Snapshot(number, seen, groups, ends, trouble="", trouble_since=0.0))
 
     def scrape(self) -> None:
         text = b"".join(self.answers.scraped.pieces()) + self.answers.own.text()

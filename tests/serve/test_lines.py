@@ -24,8 +24,8 @@ def with_ends(one: Snapshot) -> Snapshot:
     ends = {}
     for topic, log in TOPICS.items():
         ends[topic] = EndTimes(log.topic_id, log.number)
-        ends[topic].add(one.at - 20, log.end - 4)
-        ends[topic].add(one.at, log.end)
+        ends[topic].add(one.round.at - 20, log.end - 4)
+        ends[topic].add(one.round.at, log.end)
     return replace(one, ends=ends)
 
 
@@ -51,7 +51,7 @@ def test_a_page_gets_the_last_rounds_once_and_then_only_what_changed_of_a_group(
     first, had = answers.event(None)
     rows = json.loads(first.split(b"data: ")[1])["groups"]
     assert [row["lags"] for row in rows] == [[6] * SAMPLES] * 2
-    moved = snapshot(seen("a", {"clicks": [0, 1]}, {("clicks", 0): 7}), groups[1], settings=SETTINGS, at=one.at)
+    moved = snapshot(seen("a", {"clicks": [0, 1]}, {("clicks", 0): 7}), groups[1], settings=SETTINGS, at=one.round.at)
     answers.collector._publish(replace(moved, number=100, groups={**one.groups, "a": moved.groups["a"]}))
     second, _ = answers.event(had)
     [row] = json.loads(second.split(b"data: ")[1])["groups"]

@@ -85,7 +85,8 @@ def snapshot(*groups: DescribedGroup, settings: ServerSettings, at: float | None
         commits = commits_then(group, now - 20, None).then(now, offsets_of(group).committed)
         ((times, whole),) = lag_times_of([(group, commits, None)], AllEnds(ends), now)
         states[one.name] = group_state(one, built, now, past, None, (times, whole), commits, settings, ())
-    return Snapshot(1, now, "cluster-id", 3, states, TOPICS, trouble="")
+    told = Round(now, cluster_id="cluster-id", brokers=3, topics=TOPICS)
+    return Snapshot(1, told, states, trouble="")
 
 
 def offsets_of(group: Group) -> Offsets:
@@ -160,9 +161,11 @@ def test_what_is_shared_or_read_by_several_is_not_counted_as_without_an_owner() 
 
 
 def test_an_empty_cluster_has_brokers() -> None:
-    found = samples(ServerSettings(names="all"), Snapshot(1, time.time(), brokers=3, trouble=""))
+    found = samples(ServerSettings(names="all"), Snapshot(1, Round(time.time(), brokers=3), trouble=""))
     assert found["kafka_brokers"] == [({}, 3.0)]
-    assert "kafka_brokers" not in samples(ServerSettings(), Snapshot(1, time.time() - 100, brokers=3, trouble=""))
+    assert "kafka_brokers" not in samples(
+        ServerSettings(), Snapshot(1, Round(time.time() - 100, brokers=3), trouble="")
+    )
 
 
 def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
@@ -206,8 +209,8 @@ def test_beyond_the_bound_partitions_are_left_out_before_groups_and_how_many_is_
 def test_what_is_too_old_is_not_told_as_if_it_were_now() -> None:
     settings = ServerSettings(interval_s=10)
     one = snapshot(seen("g", {"clicks": [0]}, {("clicks", 0): 1}), settings=settings)
-    assert samples(settings, one, one.at + 59)
-    assert not samples(settings, one, one.at + 61)
+    assert samples(settings, one, one.round.at + 59)
+    assert not samples(settings, one, one.round.at + 61)
     assert b"".join(EMPTY.pieces()) == b""
 
 
@@ -443,7 +446,7 @@ def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_
     def after(at: float, *groups: DescribedGroup, all_listed: bool = True) -> tuple[bool, float | None]:
         found = Round(at=at, ended=at, topics=dict(TOPICS), silent=frozenset() if all_listed else frozenset({1}))
         found.groups = {group.name: group for group in groups}
-        collector._publish(Snapshot(1, at, groups=collector._groups(found), topics=TOPICS, trouble=""))
+        collector._publish(Snapshot(1, found, groups=collector._groups(found), trouble=""))
         state = collector.snapshot.groups["g"]
         return state.gone, state.unknown_since
 
@@ -490,9 +493,8 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
     def look(at: float, *groups: DescribedGroup, listed_all: bool = True) -> Any:
         listed = {group.name: group for group in groups}
         silent = frozenset() if listed_all else frozenset({1})
-        collector.snapshot = Snapshot(
-            at=at, groups=collector._groups(Round(at=at, groups=listed, topics=TOPICS, silent=silent))
-        )
+        found = Round(at=at, groups=listed, topics=TOPICS, silent=silent)
+        collector.snapshot = Snapshot(round=found, groups=collector._groups(found))
         return collector.snapshot.groups["g"]
 
     assert look(1_000, one).unknown_since is None
@@ -516,7 +518,7 @@ def test_a_group_whose_coordinator_has_changed_is_unknown_until_the_new_one_had_
     def gone(at: float, leader: tuple[int, int], *groups: DescribedGroup) -> bool:
         listed = {group.name: group for group in groups}
         found = Round(at=at, groups=listed, topics=TOPICS, leaders={0: leader})
-        collector.snapshot = Snapshot(at=at, groups=collector._groups(found))
+        collector.snapshot = Snapshot(round=found, groups=collector._groups(found))
         return collector.snapshot.groups["g"].gone
 
     assert not gone(1_000, (1, 5), one)
@@ -542,7 +544,7 @@ def test_groups_that_come_and_go_beside_a_broker_that_cannot_be_reached_are_not_
     def look(at: float, *listed: str, silent: frozenset[int] = frozenset({2})) -> set[str]:
         groups = {name: seen(name, {"clicks": [0]}, {("clicks", 0): 7}) for name in listed}
         found = Round(at=at, groups=groups, topics=TOPICS, silent=silent, leaders=leaders)
-        collector.snapshot = Snapshot(at=at, groups=collector._groups(found))
+        collector.snapshot = Snapshot(round=found, groups=collector._groups(found))
         return {name for name, state in collector.snapshot.groups.items() if not state.gone}
 
     assert look(0, *names, silent=frozenset()) == set(names)
@@ -588,7 +590,8 @@ def test_where_the_cluster_is_not_reached_its_tail_is_not_said_to_be_read() -> N
     for trouble, tail_trouble, leaderless, up in (
         ("", "", 0, b"1.0"), ("", "no", 0, b"0.0"), ("nobody answers", "", 0, b"0.0"), ("", "", 1, b"0.0"),
     ):  # fmt: skip
-        answers.snapshot = Snapshot(1, time.time(), trouble=trouble, tail_trouble=tail_trouble, leaderless=leaderless)
+        told = Round(time.time(), leaders={0: (1 - 2 * leaderless, 0)})
+        answers.snapshot = Snapshot(1, told, trouble=trouble, tail_trouble=tail_trouble)
         assert b"apportion_tail_up " + up in answers.own.text()
 
 

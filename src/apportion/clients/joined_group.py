@@ -110,7 +110,7 @@ def _facts(sent: SubscriptionColumns, memories: Memories, declared: Mapping[str,
 
 
 def _capacities(sent: SubscriptionColumns) -> Ints:
-    """(M,) what ``read_capacity`` finds behind the bytes that Kafka's strategies read of each member's user data."""
+    """(M,) the capacity at the end of each member's user data; 1 where there is none, or none that can be."""
     capacity = np.ones(len(sent.data_size), dtype=np.int64)
     if int(sent.data_size.max(initial=0)) < CAPACITY_SIZE:
         return capacity

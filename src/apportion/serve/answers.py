@@ -71,7 +71,7 @@ class Answers:
     @property
     def scraped(self) -> Rendered:
         """What a scrape gets of the cluster: nothing where the last good round is too old, while one takes long too."""
-        fresh = time.time() - self.snapshot.at <= self.settings.stale_s
+        fresh = time.time() - self.snapshot.round.at <= self.settings.stale_s
         return self.rendered if fresh else EMPTY
 
     def _take(self, snapshot: Snapshot) -> None:
@@ -266,7 +266,7 @@ def history_names(state: GroupState) -> dict[str, str]:
 
 def _as_of(snapshot: Snapshot) -> str:
     """When the cluster last answered; "" where it never did."""
-    return page_groups.moment(int(snapshot.at * 1000)) if snapshot.at else ""
+    return page_groups.moment(int(snapshot.round.at * 1000)) if snapshot.round.at else ""
 
 
 def _moment(at: float | None) -> str | None:

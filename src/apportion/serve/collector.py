@@ -135,22 +135,15 @@ class Collector:
         return self._publish(
             Snapshot(
                 number=self.snapshot.number + 1,
-                at=seen.at,
-                cluster_id=seen.cluster_id,
-                brokers=seen.brokers,
+                round=replace(seen, groups={}),
                 groups=groups,
-                topics=seen.topics,
-                ends={
-                    name: copy(table) for name, table in self._ends.items()
-                },  # its arrays are replaced, never changed
+                # A table's arrays are replaced, never changed.
+                ends={name: copy(table) for name, table in self._ends.items()},
                 trouble="",
-                troubles=tuple(seen.troubles),
                 tail_trouble=tail.trouble if tail is not None else "it was not asked for (--no-tail)",
                 tail_since=tail.since if tail is not None else began,
-                leaderless=seen.leaderless,
                 round_s=time.time() - began,
                 asked_s=seen.ended - began,
-                requests=seen.requests,
                 rounds_failed=self.snapshot.rounds_failed,
             )
         )
@@ -158,9 +151,9 @@ class Collector:
     def _failed(self, why: str) -> Snapshot:
         """Nothing was told: what was known stays, and ages."""
         old = self.snapshot
-        if old.at:
+        if old.round.at:
             self._shaken = time.time()
-        since = old.trouble_since if old.trouble else (old.at or time.time())
+        since = old.trouble_since if old.trouble else (old.round.at or time.time())
         log.warning("nothing is known of the cluster: %s", why)
         return self._publish(
             replace(old, number=old.number + 1, trouble=why, trouble_since=since, rounds_failed=old.rounds_failed + 1)

@@ -227,7 +227,7 @@ class Renderer:
     def render(self, snapshot: Snapshot, now: float) -> Rendered:
         """All lines of a snapshot; of what is too old nothing is said."""
         stale_s = self._settings.stale_s
-        fresh = now - snapshot.at <= stale_s
+        fresh = now - snapshot.round.at <= stale_s
         groups = [g for g in snapshot.living if now - g.seen <= stale_s] if fresh else []
         view = _View(self._settings, snapshot, groups, fresh)
         texts: dict[str, bytes] = {}
@@ -297,8 +297,8 @@ class _View:
 
     def __init__(self, settings: ServerSettings, snapshot: Snapshot, groups: Sequence[GroupState], fresh: bool) -> None:
         self.snapshot, self.fresh = snapshot, fresh
-        self.topics = snapshot.topics if fresh else {}
-        self.cluster = escape(settings.cluster_name or snapshot.cluster_id or "")
+        self.topics = snapshot.round.topics if fresh else {}
+        self.cluster = escape(settings.cluster_name or snapshot.round.cluster_id or "")
         self.groups = [_Shown(state, Labels(state.group, self.cluster, settings.labels_personal)) for state in groups]
         self._sums: dict[str, list[list[int | None]]] = {}
 
@@ -361,7 +361,7 @@ class _View:
     def _cluster(self, family: Family) -> Iterator[Row]:
         if family.name == "kafka_brokers":
             if self.fresh:
-                yield "", str(self.snapshot.brokers)
+                yield "", str(self.snapshot.round.brokers)
             return
         for topic, log in sorted(self.topics.items()):
             if family.name == "kafka_topic_partitions":

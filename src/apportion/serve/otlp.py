@@ -171,11 +171,11 @@ class Exporter:
     def points(self, name: str) -> Iterator[Point]:
         """The values of one metric; of what is too old nothing is said."""
         snapshot, now = self._collector.snapshot, time.time()
-        cluster: Attributes = {"kafka.cluster.alias": self._settings.cluster_name or snapshot.cluster_id or ""}
-        if now - snapshot.at > self._settings.stale_s:
+        cluster: Attributes = {"kafka.cluster.alias": self._settings.cluster_name or snapshot.round.cluster_id or ""}
+        if now - snapshot.round.at > self._settings.stale_s:
             return
         if name.startswith(("kafka.partition", "kafka.topic")):
-            for topic, log in sorted(snapshot.topics.items()):
+            for topic, log in sorted(snapshot.round.topics.items()):
                 if name == "kafka.topic.partitions":
                     yield len(log.number), {**cluster, "topic": topic}
                     continue

@@ -37,19 +37,20 @@ class OwnMetrics:
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         state, rendered = self._state(), self._rendered()
+        at = state.round.at
         unknown = sum(1 for group in state.living if group.unknown_since is not None)
         for name, description, value in (
             ("apportion_up", "1 where the last round reached the cluster", 0 if state.trouble else 1),
             (
                 "apportion_tail_up",
                 "1 where the tail of __consumer_offsets is read, of every partition",
-                0 if state.tail_trouble or state.trouble or state.leaderless else 1,
+                0 if state.tail_trouble or state.trouble or state.round.leaderless else 1,
             ),
             ("apportion_scrape_round_duration_seconds", "How long the last good round took", state.round_s),
             ("apportion_scrape_asked_duration_seconds", "How long the cluster took of it", state.asked_s),
-            ("apportion_scrape_requests", "Requests of the last good round", state.requests),
-            ("apportion_scrape_last_success_timestamp_seconds", "When the last good round was", state.at),
-            ("apportion_scrape_age_seconds", "Age of the exported values", time.time() - state.at if state.at else -1),
+            ("apportion_scrape_requests", "Requests of the last good round", state.round.requests),
+            ("apportion_scrape_last_success_timestamp_seconds", "When the last good round was", at),
+            ("apportion_scrape_age_seconds", "Age of the exported values", time.time() - at if at else -1),
             ("apportion_scrape_groups", "Groups that are known", len(state.living)),
             ("apportion_scrape_groups_unknown", "Groups of which nothing new is known", unknown),
             ("apportion_scrape_series", "Series of the cluster", rendered.series),

@@ -11,7 +11,7 @@ import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Floats, Longs
 from apportion.history.lag_time import CAUGHT_UP_S, MARKERS_MAX, LagTime, LagTimes, maybe_markers
-from apportion.inputs.cluster_round import TopicLog
+from apportion.inputs.cluster_round import Round
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.report.describing import ShownGroup
@@ -186,36 +186,28 @@ class Snapshot:
 
     number
         Rounds so far; 0 before the first.
+    round
+        The last good one; its groups are in ``groups``.
     ends
         Each topic's log ends at the last rounds.
-    at
-        Seconds since 1970, when the log ends of the last good round were asked for.
     trouble, trouble_since
         Why the last round gave nothing, "" where it did, and since when.
-    troubles
-        What single brokers did not tell.
     tail_trouble, tail_since
         Why the tail of ``__consumer_offsets`` is not read, and since when.
-    leaderless
-        Partitions of ``__consumer_offsets`` of which nothing can be read: no leader, or one that did not answer.
+    round_s, asked_s
+        How long the last good round took, and how much of it the cluster.
     """
 
     number: int = 0
-    at: float = 0.0
-    cluster_id: str | None = None
-    brokers: int = 0
+    round: Round = field(default_factory=Round)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
-    topics: Mapping[str, TopicLog] = field(default_factory=dict)
     ends: Mapping[str, EndTimes] = field(default_factory=dict)
     trouble: str = "no round has ended yet"
     trouble_since: float = 0.0
-    troubles: tuple[str, ...] = ()
     tail_trouble: str = ""
     tail_since: float = 0.0
-    leaderless: int = 0
     round_s: float = 0.0
     asked_s: float = 0.0
-    requests: int = 0
     rounds_failed: int = 0
 
     @cached_property
@@ -228,7 +220,7 @@ class Snapshot:
         notes = []
         if self.trouble:
             notes.append(f"Nothing is known since {clock_text(self.trouble_since)}: {self.trouble}.")
-        notes += self.troubles
+        notes += self.round.troubles
         if self.tail_trouble:
             since = clock_text(self.tail_since)
             notes.append(

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from apportion.arrays import CAPACITY_MAX
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held, in_order, read_held, write_held
 from apportion.wire.primitives import Reader
@@ -196,18 +195,6 @@ def write_failover(priority: int | None, owned: Held = (), generation: int | Non
 def write_capacity(capacity: int) -> bytes:
     """The end of a member's user data: a mark of eight bytes and an int32, behind all that Kafka's readers look at."""
     return Writer().raw(CAPACITY_MARK).int32(capacity).done()
-
-
-def read_capacity(raw: bytes | None) -> int:
-    """The capacity at the end of user data; 1 where there is none, or none that can be.
-
-    >>> read_capacity(b"anything" + write_capacity(4))
-    4
-    """
-    if not raw or raw[-CAPACITY_SIZE:-4] != CAPACITY_MARK:
-        return 1
-    capacity = Reader(raw[-4:]).int32()
-    return capacity if 1 <= capacity <= CAPACITY_MAX else 1
 
 
 def without_capacity(raw: bytes | None) -> bytes | None:
