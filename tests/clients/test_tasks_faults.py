@@ -174,7 +174,7 @@ def test_a_runner_whose_instance_id_was_taken_over_while_idle_ends(app: Callable
     del one.runners["old"]  # polled below
 
     def on() -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             getattr(old, first)()
             new.poll(20)
@@ -187,6 +187,33 @@ def test_a_runner_whose_instance_id_was_taken_over_while_idle_ends(app: Callable
     old.close()
     one.write(10)
     one.until("the new one has all", lambda: len(one.stored()) == 10)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_runner_that_hears_at_a_commit_that_it_was_taken_over_ends(app: Callable[..., App], guarantee: str) -> None:
+    """Before any heartbeat says so: the next poll went on, and its records were given by two members."""
+    one = app(partitions=2)
+    seldom: dict[str, Any] = {"heartbeat_interval_ms": 100_000, "session_timeout_ms": 300_000}
+    old = one.start("old", group_instance_id="i1", guarantee=guarantee, **seldom)
+    one.until("it runs", lambda: len(old.active) == 2)
+    one.write(10)
+    del one.runners["old"]  # polled here
+    while not (given := old.poll(100)):
+        pass
+    for task, records in given.items():
+        old.state(task).put(records[0].value, b"old")
+    new = one.start("new", group_instance_id="i1", guarantee=guarantee)
+    end = time.monotonic() + 120
+    while len(new.active) < 2:  # it commits nothing yet, which would tell the old one in another way
+        assert time.monotonic() < end
+        for task, records in new.poll(20).items():
+            for record in records:
+                new.state(task).put(record.value, b"new")
+    for call in (old.commit, old.poll, old.commit):
+        with pytest.raises(FencedInstanceIdError, match=r"another member of group .* has group_instance_id 'i1' now"):
+            call()
+    old.close()
+    one.until("the new one has all", lambda: len(one.stored()) == 10 and "old" not in one.stored().values())
 
 
 def test_no_records_are_given_that_cannot_be_committed(

@@ -61,6 +61,7 @@ class App:
             on_active=hear("active"),
             on_standby=hear("standby"),
             on_close=hear("close"),
+            guarantee=consumer.pop("guarantee", "at_least_once"),
             consumer=QUICK | consumer,
         )
         self.runners[name] = runner

@@ -133,7 +133,7 @@ class GroupConsumer:
             raise BadInput("auto_offset_reset", "it beside config", "auto.offset.reset in config alone")
         rack = options.pop("rack", None)
         options["rack"] = rack_of(config) if rack is None else rack
-        member = assignor(strategy, auto_offset_reset=reset, **options)
+        self._assignor = member = assignor(strategy, auto_offset_reset=reset, **options)
         self._warm_up = _warm_up(member, warm_up, warm_up_s)
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
         self._forget_all()
@@ -202,11 +202,13 @@ class GroupConsumer:
         """Commit everything given out so far, and wait.
 
         Raises
-            kafka-python's errors, such as CommitFailedError where the group has gone on without this member.
+            kafka-python's errors, such as CommitFailedError where the group has gone on without this member, and
+            FencedInstanceIdError once another one has its instance id.
         """
         if self._owner != get_ident():  # else a callback of ours asks, in the midst of another call
             self._given = ()
         with self._turn():
+            self._assignor.raise_if_fenced()
             offsets = {Part(*part): OffsetAndMetadata(at, "", -1) for part, at in self._positions().items()}
             if offsets:
                 self._member.commit(offsets)

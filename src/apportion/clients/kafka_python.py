@@ -75,6 +75,8 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         self._joined: tuple[JoinedGroup, float] | None = None
         self.may_join: Callable[[], bool] = lambda: True
         """Asked when a join is due; one that is put off is due again at the next poll."""
+        self.raise_if_fenced: Callable[..., None] = lambda **_: None
+        """Raises FencedInstanceIdError once another member has this one's instance id; ``heard=True``: it has."""
 
     def supported_protocols(self) -> list[RebalanceProtocol]:
         """Cooperative strategies work eagerly too, so that a group can be switched to them in two bounces."""
@@ -239,7 +241,7 @@ def _patch(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
     _watch_for_the_broker(coordinator, ours)
     _lead_after_a_restart(coordinator)
     _forget_positions(coordinator)
-    _end_when_fenced(coordinator)
+    _end_when_fenced(coordinator, ours)
 
 
 def _lead_after_a_restart(coordinator: Any) -> None:
@@ -293,45 +295,63 @@ def _forget_positions(coordinator: Any) -> None:
     coordinator._on_join_complete_async = join_complete
 
 
-def _end_when_fenced(coordinator: Any) -> None:
-    """On this one coordinator, raise from ``poll`` once another member has its instance id, or the process is a fork.
+def _end_when_fenced(coordinator: Any, ours: Sequence[KafkaPythonAssignor]) -> None:
+    """On this one coordinator, raise from each call once another member has its instance id, or the process is a fork.
 
-    The client stops beating and says nothing: without commits of its own it would read on beside its successor.
+    The answer to a heartbeat, a commit or a join says so, whichever comes first. By itself the client stops beating and
+    says nothing: without commits of its own it would read on beside its successor.
     """
     self, pid = weakref.ref(coordinator), os.getpid()
-    poll, heartbeat = coordinator.poll, type(coordinator)._send_heartbeat_request
+    cls, poll, join = type(coordinator), coordinator.poll, coordinator._do_join_and_sync_async
+    send_commit = coordinator._send_offset_commit_request
     fenced = False
 
-    async def send_heartbeat() -> None:
-        nonlocal fenced
-        try:
-            await heartbeat(self())
-        except FencedInstanceIdError:
-            fenced = True
-            raise
+    def noting(request: Callable[..., Any]) -> Callable[..., Any]:
+        async def noted(*args: Any) -> Any:
+            nonlocal fenced
+            try:
+                return await request(*args)
+            except FencedInstanceIdError:
+                fenced = True
+                raise
+
+        return noted
 
     async def give_up() -> None:
         c: Any = self()
         c.reset_generation()  # so that its partitions are lost, not revoked
         await c._on_close_prepare_async()
 
-    def raise_if_fenced() -> None:
+    def raise_if_fenced(*, heard: bool = False) -> None:
+        nonlocal fenced
+        fenced = fenced or heard
         if fenced:
             c: Any = self()
             c._net.run(give_up)
             raise FencedInstanceIdError(
                 f"another member of group {c.group_id!r} has group_instance_id {c.group_instance_id!r} now, and this "
                 "one has given its partitions up; give each member an id of its own"
-            )
+            ) from None
 
-    def poll_unless_fenced(*args: Any, **options: Any) -> Any:
-        if os.getpid() != pid:
-            raise Forked("KafkaConsumer")
-        raise_if_fenced()
-        return poll(*args, **options)
+    def ending(call: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **options: Any) -> Any:
+            if os.getpid() != pid:
+                raise Forked("KafkaConsumer")
+            raise_if_fenced()
+            try:
+                return call(*args, **options)
+            except FencedInstanceIdError:
+                raise_if_fenced(heard=True)
 
-    coordinator._send_heartbeat_request = send_heartbeat
-    coordinator.poll, coordinator.raise_if_fenced = poll_unless_fenced, raise_if_fenced
+        return called
+
+    coordinator._send_heartbeat_request = noting(lambda: cls._send_heartbeat_request(self()))
+    coordinator._send_offset_commit_request = noting(send_commit)
+    coordinator._do_join_and_sync_async = noting(join)
+    coordinator.poll = ending(poll)
+    coordinator.commit_offsets_sync = ending(lambda *args, **options: cls.commit_offsets_sync(self(), *args, **options))
+    for strategy in ours:
+        strategy.raise_if_fenced = raise_if_fenced
 
 
 def _leave_out_deleted(coordinator: Any) -> None:

@@ -39,6 +39,7 @@ class Patched:
     patches: tuple[Patch, ...]
 
 
+TAKEN_OVER: Final = "that another member has this one's instance id is noted, and raised from each call"
 KAFKA_PYTHON: Final = Patched(
     "kafka-python",
     "kafka-python",
@@ -58,8 +59,11 @@ KAFKA_PYTHON: Final = Patched(
         Patch("_on_join_complete_async", "after a generation that an eager member missed, positions are asked anew"),
         Patch("_perform_assignment", "the leader plans from the members' own bytes, and unreadable ones end nothing"),
         Patch("_handle_find_coordinator_response", "a missing right to the group is named, with the command for it"),
-        Patch("_send_heartbeat_request", "a member whose instance id was taken over raises from `poll`"),
-        Patch("poll", "a member that stopped, or was forked, raises at each call"),
+        Patch("_send_heartbeat_request", TAKEN_OVER),
+        Patch("_send_offset_commit_request", TAKEN_OVER),
+        Patch("_do_join_and_sync_async", TAKEN_OVER),
+        Patch("poll", "a member that stopped, was forked or taken over raises at each call"),
+        Patch("commit_offsets_sync", "a member that was forked or taken over raises at each call"),
     ),
 )
 AIOKAFKA: Final = Patched(

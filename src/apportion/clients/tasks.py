@@ -28,7 +28,7 @@ from typing import Any, Final, Literal, Self, get_args
 
 try:
     from kafka import KafkaConsumer, TopicPartition
-    from kafka.errors import KafkaError, KafkaTimeoutError
+    from kafka.errors import FencedInstanceIdError, KafkaError, KafkaTimeoutError
     from kafka.structs import OffsetAndMetadata
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
@@ -175,12 +175,13 @@ class TaskRunner:
         opened.callback(self._delivery.close)
         self._restorer = Restorer(self.topology, connection, self.folder, open_store)
         opened.callback(self._restorer.close)
+        self._assignor = KafkaPythonAssignor(self.bridge)
         self._consumer = KafkaConsumer(
             **connection,
             group_id=self.application,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
-            partition_assignment_strategy=[KafkaPythonAssignor(self.bridge)],
+            partition_assignment_strategy=[self._assignor],
             **{"isolation_level": "read_committed" if self._delivery.exact else "read_uncommitted", **consumer},
         )
         opened.callback(self._consumer.close, autocommit=False, timeout_ms=LEAVE_MS)
@@ -321,6 +322,8 @@ class TaskRunner:
             written = self._transaction(member, time.monotonic() + DEADLINE_S)
         except BaseException as error:
             self._start_over(error)
+            if isinstance(error, FencedInstanceIdError):  # the producer's coordinator heard of it before the consumer's
+                self._assignor.raise_if_fenced(heard=True)
             if isinstance(error, KafkaError) and may_pass(error):
                 return
             raise
@@ -600,7 +603,7 @@ class TaskRunner:
                 f"this TaskRunner is process {self._pid}'s, and this is a fork of it: its connections and files cannot "
                 "be shared; make a runner of its own here, on a state_dir of its own"
             )
-        self._consumer._coordinator.raise_if_fenced()  # by clients/kafka_python.py: the client says nothing of it
+        self._assignor.raise_if_fenced()
 
     def _check_topics(self) -> None:
         """Sources and changelogs must be there before anything is promised.
