@@ -195,6 +195,8 @@ FEWER = {
     "tests/assignors/test_lag_by_capacity.py": {"range(150)": "range(30)", "range(100)": "range(25)"},
     "tests/solvers/test_fair_loads.py": {"range(150)": "range(40)"},
     "tests/solvers/test_makespan.py": {"range(300)": "range(60)", "range(250)": "range(50)", "range(150)": "range(30)"},
+    "tests/pipeline/test_decode.py": {"else 50_000": "else 10_000"},
+    "tests/pipeline/test_plan_templates.py": {"else 5": "else 2"},
     "tests/sizing/test_size.py": {"max_examples=60": "max_examples=6", "max_examples=100": "max_examples=8"},
     "tests/solvers/test_small_groups.py": {"range(1500)": "range(100)"},
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,13 +104,24 @@ def test_a_file_that_is_wrong_is_refused_with_its_place(text: str, words: str, t
 
 
 def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
-    with pytest.raises(
-        ApportionError, match=r"found No such file or directory; needed a file with \[\[group\]\] entries"
-    ):
-        read_rules(str(tmp_path / "none.toml"))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(ApportionError, match=r"needed TOML with \[\[group\]\] entries"):
-        read_rules(str(tmp_path / "bytes"))
+    (tmp_path / "open").write_text("[[group")
+    with pytest.raises(tomllib.TOMLDecodeError) as unclosed:
+        tomllib.loads("[[group")
+    unread = "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
+    for name, found, needed in (
+        ("none", "No such file or directory", "a file with [[group]] entries"),
+        (".", "Is a directory", "a file with [[group]] entries"),
+        ("bytes", unread, "TOML with [[group]] entries"),
+        (
+            "open",
+            str(unclosed.value),
+            "TOML with [[group]] entries",
+        ),
+    ):
+        with pytest.raises(ApportionError) as refused:
+            read_rules(str(tmp_path / name))
+        assert str(refused.value) == f"{tmp_path / name}: found {found}; needed {needed}."
 
 
 def rule(*facts: FactRule, **more: Any) -> GroupRule:
@@ -192,6 +204,8 @@ def test_a_plan_says_who_has_what_by_places_and_who_comes_next() -> None:
         for number, place in enumerate(places):
             p = next(p for p in range(group.P) if group.name_of(p) == (name, number))
             assert plan.members[place].member_id == group.members[owner[p]]
+    alone = {**RAW, "members": {"b": {**RAW["members"]["b"], "topics": ["t"], "owned": {}}}}
+    assert governed_plan(read_group(alone), alone, rule(), 1).owners == {T: (0, 0, 0, 0), U: (-1, -1)}, "nobody's"
     nameless = {name: value for name, value in RAW.items() if name != "topic_ids"}
     assert governed_plan(group, nameless, rule(), 9) == replace(planned("sticky"), owners={})
     assert outlook(plan, group, nameless).moves == 6, "what is planned cannot be told either"

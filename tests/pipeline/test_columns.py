@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pyarrow as pa
 import pytest
 
-from apportion.pipeline.columns import values_of
+from apportion.pipeline.columns import UNDATED, days, values_of
 
 INNER = pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32())), ("is_new", pa.bool_())])
 COLUMNS = [
@@ -34,3 +36,18 @@ def test_a_null_above_hides_what_stands_below_it() -> None:
     lists = pa.ListArray.from_arrays([0, 2, 3, 5], pa.array(range(5)), mask=pa.array([False, True, False]))
     structs = pa.StructArray.from_arrays([lists], names=["ids"], mask=pa.array([True, False, False]))
     assert values_of(structs) == [None, {"ids": None}, {"ids": [3, 4]}]
+
+
+def test_days_are_named_in_their_order_and_what_is_no_day_comes_last() -> None:
+    first, second, last = (datetime(*day, tzinfo=UTC) for day in ((1970, 1, 1), (2026, 1, 31), (9999, 12, 31)))
+    ends = first + timedelta(days=1, microseconds=-1)
+    micros = [int((time - first) / timedelta(microseconds=1)) for time in (second, first, ends, last)]
+    times = pa.array([*micros, None, -1, 253_402_300_800_000_000, micros[0] + 1], pa.int64())
+    names = ["2026-01-31", "1970-01-01", "1970-01-01", "9999-12-31", UNDATED, UNDATED, UNDATED, "2026-01-31"]
+    kind = pa.timestamp("us", "UTC")
+    found = days(times.cast(kind))
+    assert found.to_pylist() == names
+    assert found.dictionary.to_pylist() == ["1970-01-01", "2026-01-31", "9999-12-31", UNDATED]
+    assert days(times.slice(0, 2).cast(kind)).dictionary.to_pylist() == ["1970-01-01", "2026-01-31"]
+    assert days(times.slice(4, 3).cast(kind)).to_pylist() == [UNDATED] * 3
+    assert days(pa.array([], kind)).to_pylist() == []

@@ -112,6 +112,24 @@ def test_windows_and_recent_commits_are_those_of_each_place(seed: int) -> None:
         assert list(zip(row["recent_at"], row["recent_offset"], strict=True)) == chosen
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_commit_without_a_time_is_none_of_the_recent_ones(known: bool) -> None:
+    """Nor is a deletion; also where the build before kept some."""
+    kinds = ((None, 5), (T0 + 7_000, 9), (None, 11), (T0 + 8_000, 12), (T0 + 9_000, None), (None, None))
+    rows: list[Row] = [
+        {
+            **dict.fromkeys(arrow_schema(schemas.COMMITS).names), "group": "g", "topic": "a", "partition": 0,
+            "tombstone": committed is None, "committed": committed, "source_partition": 3, "source_offset": n,
+            "commit_time": None if at is None else moment(at), "at": moment(T0), "key_type": 1,
+        }
+        for n, (at, committed) in enumerate(kinds)
+    ]  # fmt: skip
+    before = newest_commits.places(commits_of(rows[:2]), T0) if known else None
+    [row] = newest_commits.places(commits_of(rows[2:] if known else rows), T0, before).to_pylist()
+    assert (row["recent_at"], row["recent_offset"]) == ([T0 + 7_000, T0 + 8_000], [9, 12])
+    assert (row["window_at"], row["window_offset"], row["standing"]) == ([], [], False)
+
+
 def test_logs_have_their_newest_ends_and_every_sample() -> None:
     rng = random.Random(3)
     ends, expected = [], {}

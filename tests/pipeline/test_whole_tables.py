@@ -16,7 +16,7 @@ from tests.support.written_down import as_written
 
 import apportion.demo
 from apportion.errors import BadInput
-from apportion.pipeline import decode, digests, personal
+from apportion.pipeline import decode, digests, group_rows, personal
 from apportion.pipeline.personal import Personal
 from apportion.tables.schemas import TABLES
 
@@ -46,6 +46,24 @@ def test_each_row_of_odd_groups_is_as_written_down(odd: in_process.Tables, name:
     as_written(
         WRITTEN, name, {"columns": [f"{one.name}: {one.type}" for one in rows.schema], "rows": plain(rows, name)}
     )
+
+
+def test_what_a_task_hands_on_is_as_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the tables: what the next build takes up, what is to be planned and whose logs are read."""
+    handed: list[in_process.Tables] = []
+    real = group_rows.group_rows
+
+    def listening(*given: Any) -> in_process.Tables:
+        handed.append(real(*given))
+        return handed[-1]
+
+    monkeypatch.setattr(group_rows, "group_rows", listening)
+    in_process.tables_of(traps.write(tmp_path / "dump"), ("range",))
+    [made] = handed
+    rest = {name: rows for name, rows in made.items() if name not in TABLES}
+    columns = {name: [f"{one.name}: {one.type}" for one in rows.schema] for name, rows in made.items()}
+    as_written(WRITTEN, "a task's columns", columns)
+    as_written(WRITTEN, "a task's own rows", {name: plain(rows) for name, rows in rest.items()})
 
 
 def test_the_recorded_clusters_tables_have_the_sums_that_were_written_down() -> None:
