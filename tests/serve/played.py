@@ -11,7 +11,8 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -44,26 +45,34 @@ class Played:
     def __init__(
         self, patch: pytest.MonkeyPatch, settings: ServerSettings, access: Access | None = None, local: bool = True
     ) -> None:
-        self.now, self.text = START, ""
+        self.now, self.text, self.cluster = START, "", object()
         self.found: Mapping[Place, Tail] | ApportionError = {}
         self._round: Round | ApportionError = Round()
         patch.setattr(time, "time", lambda: self.now)
         patch.setattr(collecting, "look", self._look)
         patch.setattr(collecting, "tails", self._tails)
-        patch.setattr(Collector, "_connected", lambda _: None)
+        patch.setattr(collecting, "connect", self._connect)
         patch.setattr(logging.getLogger("apportion.serve"), "handlers", [_Said(self)])
         patch.setattr(logging.getLogger("apportion.serve"), "propagate", False)
         self.collector = Collector(settings, Connection("broker-1:9092", Properties()))
         self.answers = Answers(self.collector)
         self.server = Server(self.answers, Access() if access is None else access, local)
 
-    def _look(self, _: Any) -> Round:
+    @contextmanager
+    def _connect(self, bootstrap: str, _: Properties) -> Iterator[object]:
+        self.say(f"-- connected to {bootstrap}")
+        yield self.cluster
+        self.say("-- the connection is closed")
+
+    def _look(self, cluster: object) -> Round:
+        assert cluster is self.cluster
         if isinstance(self._round, ApportionError):
             raise self._round
         self.now += 0.5
         return self._round
 
-    def _tails(self, _: Any, places: Mapping[Place, int]) -> Mapping[Place, Tail]:
+    def _tails(self, cluster: object, places: Mapping[Place, int]) -> Mapping[Place, Tail]:
+        assert cluster is self.cluster
         self.say(f"-- the ends of logs are looked at: {line(sorted((*at, first) for at, first in places.items()))}")
         if isinstance(self.found, ApportionError):
             raise self.found

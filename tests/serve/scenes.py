@@ -128,6 +128,7 @@ def changes(patch: pytest.MonkeyPatch) -> str:
     event()
     clicks = replace(topic([(0, 5), (0, 5), (0, 5), (0, 5)], "AAAAAAAAAAAAAAAAAAAAZZ"), racks=CLICKS.racks)
     seen(unknown={"late": "this user may not describe it"}, without="nightly")
+    played.say(f"pasts: {[(name, state.past.name) for name, state in played.collector.snapshot.groups.items()]}")
     event()
     played.failed(Unavailable("No broker answers at broker-1:9092: Connection refused."))
     event()

@@ -31,7 +31,7 @@ from apportion.inputs.load_history import load_histories
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
-from apportion.serve import app, switched
+from apportion.serve import app, derived_state, switched
 from apportion.serve import collector as collecting
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
@@ -227,6 +227,24 @@ def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
     assert lag.seconds[:5].tolist() == pytest.approx([0, 0, 34.9, 19.95, 14.95])
     assert lag.at_least[:5].tolist() == [0, 0, 30, 10, 10]
     assert np.isnan(lag.seconds[5])
+
+
+def test_many_groups_are_timed_in_pieces_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = EndTimes("id", np.arange(4))
+    for at, end in ((100.0, 0), (110.0, 100), (120.0, 300)):
+        table.add(at, np.array([end, end + 1, 2 * end, 3]))
+    ends, asked = AllEnds({"t": table}), []
+    for n, size in enumerate((1, 4, 3, 2, 4, 0, 1)):
+        group = read_group({"topics": {"t": size}, "members": {"a": {"topics": ["t"], "owned": {}}}})
+        commits = np.arange(size) * 20 + n
+        offsets = Offsets(np.zeros(size, np.int64), np.full(size, 300), commits, np.full(size, -1))
+        messages = None if n % 2 else np.arange(size) % 2 == 0
+        asked.append((replace(group, offsets=offsets), Commits.none(size).then(120.0, commits), messages))
+    alone = [repr(timed) for one in asked for timed in lag_times_of([one], ends, 125.0)]
+    assert len({*alone}) == len(asked)
+    for rows in (1, 4, 5, 15, 16):
+        monkeypatch.setattr(derived_state, "ROWS_AT_ONCE", rows)
+        assert [repr(timed) for timed in lag_times_of(asked, ends, 125.0)] == alone
 
 
 def test_an_older_commit_than_the_table_has_is_at_least_as_old_as_the_table() -> None:

@@ -41,3 +41,22 @@ def test_a_round_that_ends_while_a_slow_page_takes_the_last_is_sent_next() -> No
         return sent
 
     assert asyncio.run(scene()) == [b"retry: 3000\n\n", b"round 1", b"pictures", b"round 3", b"pictures", b"round 4"]
+
+
+def test_whoever_waits_hears_at_once_of_rounds_that_ended_before_and_else_of_the_next() -> None:
+    async def scene() -> list[bool | int]:
+        hub = Hub()
+        hub.wake(None)  # type: ignore[arg-type]  # nobody's loop yet
+        hub.attach()
+        found: list[bool | int] = [await hub.wait(0, 0)]
+        for _ in range(3):
+            hub.wake(None)  # type: ignore[arg-type]
+        found.append(await hub.wait(0, 60))
+        await asyncio.sleep(0)
+        found += [hub.rounds, await hub.wait(1, 0), await hub.wait(2, 0), await hub.wait(3, 0)]
+        later = asyncio.ensure_future(hub.wait(3, 60))
+        await asyncio.sleep(0)
+        hub.close()
+        return [*found, await later, hub.rounds, hub.closed]
+
+    assert asyncio.run(scene()) == [False, True, 3, True, True, False, True, 4, True]

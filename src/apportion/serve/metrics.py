@@ -228,7 +228,7 @@ class Renderer:
         """All lines of a snapshot; of what is too old nothing is said."""
         stale_s = self._settings.stale_s
         fresh = now - snapshot.round.at <= stale_s
-        groups = [g for g in snapshot.living if now - g.seen <= stale_s] if fresh else []
+        groups = [g for g in snapshot.living if now - g.seen <= stale_s]
         view = _View(self._settings, snapshot, groups, fresh)
         texts: dict[str, bytes] = {}
         series = left_out = 0
