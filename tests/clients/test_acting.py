@@ -82,7 +82,7 @@ class Leader:
         self.bridge.on_assignment(answers["a"], self.generation, "g")
         return {name: owned(answer) for name, answer in answers.items()}
 
-    def acts(self, patience_s: float = 20) -> bool:
+    def acts(self, patience_s: float = 120) -> bool:
         """Refresh the feed until it asks for a rejoin."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until and not self.consumer.asked.is_set():
@@ -157,7 +157,7 @@ def test_the_thread_ends_with_its_consumer(quick: None) -> None:
     thread = leader.bridge.watch._thread  # type: ignore[union-attr]
     assert thread is not None
     leader.consumer.ended = True
-    thread.join(20)
+    thread.join(120)
     assert not thread.is_alive()
 
 

@@ -608,7 +608,7 @@ def threads(patch: pytest.MonkeyPatch) -> str:
 
     patch.setattr(one, "round", round_of)
     one.start()
-    over.wait(10)
+    over.wait(120)
     patch.setattr(one, "_disconnect", lambda: did.append("disconnected"))
     one.close()
     told.say(did[:5], did[-2:], one._thread.is_alive(), one._thread.daemon)

@@ -30,6 +30,8 @@ from apportion.serve.settings import ServerSettings
 
 NOBODY = Connection("127.0.0.1:1", Properties())
 SETTINGS = ServerSettings(tail=False, interval_s=60)
+PATIENCE_S = 60
+"""For what comes at once where nothing else is at work."""
 
 
 @contextmanager
@@ -54,17 +56,17 @@ def running(patch: pytest.MonkeyPatch, listen: Listen | None = None) -> Iterator
     thread = threading.Thread(target=server.run, args=(SETTINGS, NOBODY, at, Access(), on_start))
     thread.start()
     try:
-        assert started.wait(20)
+        assert started.wait(120)
         yield ports[0], made[0]
     finally:
         made[0].handle_exit(signal.SIGTERM, None)
-        thread.join(20)
+        thread.join(120)
         assert not thread.is_alive()
 
 
 def connected(port: int) -> socket.socket:
-    one = socket.create_connection(("127.0.0.1", port), timeout=5)
-    one.settimeout(5)
+    one = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    one.settimeout(PATIENCE_S)
     return one
 
 
@@ -86,7 +88,7 @@ def told_until(one: socket.socket, end: bytes) -> bytes:
 
 
 def until(holds: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_S
     while not (found := holds()):
         assert time.monotonic() < end, "it never held"
         time.sleep(0.005)
@@ -95,7 +97,7 @@ def until(holds: Callable[[], Any]) -> Any:
 
 def test_it_answers_counts_its_connections_and_ends_with_its_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(monkeypatch) as (port, uvicorn):
-        one = HTTPConnection("127.0.0.1", port, timeout=5)
+        one = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
         for path, status in (("/healthz", 200), ("/readyz", 503), ("/nowhere", 404)):
             one.request("GET", path)
             answer = one.getresponse()
@@ -109,11 +111,10 @@ def test_it_answers_counts_its_connections_and_ends_with_its_streams(monkeypatch
             watching.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             until(lambda: uvicorn._server.hub.viewers == 1)
             assert b"retry: 3000" in told_until(watching, b"retry: 3000")
-            begun = time.monotonic()
+            uvicorn.config.timeout_graceful_shutdown = 10 * PATIENCE_S  # it ends by itself, not by that
             uvicorn.handle_exit(signal.SIGTERM, None)
             assert not uvicorn.force_exit
             rest(watching)
-            assert time.monotonic() - begun < 3
         one.close()
 
 
@@ -126,21 +127,19 @@ def test_a_name_that_is_not_this_machines_gets_nothing(monkeypatch: pytest.Monke
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_S", 1.0)
     with running(monkeypatch) as (port, uvicorn):
         with connected(port) as silent, connected(port) as slow, connected(port) as second:
             slow.sendall(b"GET / HTTP/1.1\r\nHost: local")
             second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert b"alive" in told_until(second, b"alive")
             second.sendall(b"GET /heal")
-            begun = time.monotonic()
             assert [rest(one) for one in (silent, slow, second)] == [b"", b"", b""]
-            assert time.monotonic() - begun < 3
         until(lambda: not uvicorn.server_state.connections)
         with connected(port) as whole:
             whole.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert whole.recv(65536)
-            time.sleep(0.5)
+            time.sleep(1.3)
             assert uvicorn._server.hub.viewers == 1, "what is being answered has no deadline for its head"
 
 
@@ -190,7 +189,7 @@ def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.Monke
             one = socket.socket()
             if slow:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.settimeout(5)
+            one.settimeout(PATIENCE_S)
             one.connect(("127.0.0.1", port))
             one.sendall(b"GET /api/v1/groups/g HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             if slow:
@@ -337,13 +336,12 @@ def test_a_greeting_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Mon
         *subject,
     ]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    monkeypatch.setattr(server, "HANDSHAKE_S", 0.3)
-    with running(monkeypatch, Listen("127.0.0.1", 0, str(tmp_path / "crt.pem"), str(tmp_path / "key.pem"))) as (
-        port,
-        _,
-    ):
-        with connected(port) as silent:
+    listen = Listen("127.0.0.1", 0, str(tmp_path / "crt.pem"), str(tmp_path / "key.pem"))
+    with monkeypatch.context() as soon:
+        soon.setattr(server, "HANDSHAKE_S", 0.3)
+        with running(soon, listen) as (port, _), connected(port) as silent:
             assert rest(silent) == b""
+    with running(monkeypatch, listen) as (port, _):
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         with context.wrap_socket(connected(port)) as one:

@@ -20,15 +20,11 @@ GROUP = {
 
 def test_two_members_share_a_topic_and_the_one_left_takes_it_all(broker: Broker) -> None:
     broker.create_topic("peers-share", 4)
-    make = (
-        broker.bootstrap,
-        "peers-share",
-        ["peers-share"],
-        {"session.timeout.ms": 3000, "heartbeat.interval.ms": 500},
-    )
-    with JavaMember(*make, strategy="range") as first:
+    make = (broker.bootstrap, "peers-share", ["peers-share"])
+    often = {"heartbeat.interval.ms": 500}
+    with JavaMember(*make, often, strategy="range") as first:
         first.wait_until(lambda member: member.assignment == {"peers-share": [0, 1, 2, 3]})
-        with JavaMember(*make, strategy="range") as second:
+        with JavaMember(*make, {**often, "session.timeout.ms": 3000}, strategy="range") as second:
             first.wait_until(lambda member: len(member.assignment.get("peers-share", ())) == 2)
             second.wait_until(lambda member: len(member.assignment.get("peers-share", ())) == 2)
             assert first.generation == second.generation
