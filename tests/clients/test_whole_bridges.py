@@ -233,7 +233,7 @@ def test_each_hook_hears_once_of_a_take_over_and_the_watch_begins_as_a_classic_o
 
     hooks = (one, None, other, one)
     watch = TakeoverWatch([Bridge("range", Options(on_plan=hook)) for hook in hooks])
-    assert (watch.foreign, watch.stopped, watch.kept, watch.policy) == (False, "", False, "log")
+    assert (watch.foreign, watch.stopped, watch.plan_keeps, watch.policy) == (False, "", False, "log")
     assert watch.joined(None, "g", 9) is False
     assert [name for name, _ in heard] == ["one", "other"]
     assert heard[0][1].to_dict() == {
@@ -255,11 +255,11 @@ def test_each_hook_hears_once_of_a_take_over_and_the_watch_begins_as_a_classic_o
     kept = {"assignor_name": plan_text.ASSIGNOR, "members": [{"rack_id": text}]}
     strict = TakeoverWatch([Bridge("failover", Options()), Bridge("range", Options())])
     strict.look(kept)
-    assert strict.kept is False, "range promises nothing that a plan could keep"
+    assert strict.plan_keeps is False, "range promises nothing that a plan could keep"
     alone = TakeoverWatch([Bridge("failover", Options())])
     alone.look(kept)
     alone.look({**kept, "assignor_name": "uniform"})
-    assert alone.kept is False
+    assert alone.plan_keeps is False
     strict.joined("", "g", 1)
     assert strict.stopped.count("'failover', 'range' is no longer asked") == 1
 

@@ -153,14 +153,14 @@ def test_a_governors_plan_that_keeps_the_promise_lets_a_member_read_on(caplog: p
     ):  # fmt: skip
         watch = TakeoverWatch([Bridge(name, Options(on_foreign="stop")) for name in strategies])
         watch.look(group(promise))
-        assert watch.kept is kept, (promise, strategies)
+        assert watch.plan_keeps is kept, (promise, strategies)
         assert watch.joined("", "g", 1) is not kept
     watch.look(group(0, "uniform"))
     watch = TakeoverWatch([Bridge("failover", Options())])
     watch.look(group(TOPICS_WHOLE))
     assert not watch.joined("", "g", 1)
     watch.look({"assignor_name": plan_text.ASSIGNOR, "members": [{"rack_id": None}]})
-    assert watch.kept, "the brokers remember it"
+    assert watch.plan_keeps, "the brokers remember it"
     assert not watch.joined("", "g", 2)
     text = "group 'g' is of the new protocol now, and a governor's plan keeps 'failover': it reads on"
     assert (logging.INFO, text) in [(one.levelno, one.getMessage()) for one in caplog.records]
@@ -169,7 +169,7 @@ def test_a_governors_plan_that_keeps_the_promise_lets_a_member_read_on(caplog: p
     assert watch.stopped == STOPPED
     watch.look(group(TOPICS_WHOLE))
     assert not watch.joined("x", "g", 4)
-    assert not watch.kept, "a classic group carries no plan"
+    assert not watch.plan_keeps, "a classic group carries no plan"
 
 
 def test_the_policy_is_the_users_else_the_strategys() -> None:

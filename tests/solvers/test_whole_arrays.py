@@ -223,9 +223,9 @@ def test_a_flow_that_cannot_be_says_which_rows_and_columns_are_in_the_way() -> N
         filling = Transport(supply, table(draw, rows, columns, 0.4))
         cap = np.array([draw.choice((1, 2, 4)) for _ in range(columns)])
         placed = filling.fits(np.zeros_like(cap), cap)
-        answers.append([placed, filling.flow, filling.left, filling.held, filling.rows, filling.columns])
+        answers.append([placed, filling.flow, filling.unplaced, filling.held, filling.rows, filling.columns])
         begun = Transport(supply, filling.eligible, filling.flow)
-        answers[-1].append([begun.fill(cap + 1), begun.flow, begun.left, begun.held])
+        answers[-1].append([begun.fill(cap + 1), begun.flow, begun.unplaced, begun.held])
     as_written(WRITTEN, "cuts", plain(answers))
 
 

@@ -195,8 +195,8 @@ def _watched(
 
     tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
     names = [observed.name for observed in groups]
-    with ThreadPoolExecutor(1) as beside:
-        past = beside.submit(_rebalanced, args, names) if rebalances else None
+    with ThreadPoolExecutor(1) as pool:
+        past = pool.submit(_rebalanced, args, names) if rebalances else None
         series_of = series.of_cluster(connection(args), names, window_s, leave_out=getattr(args, "all_groups", False))
         at_ms: Mapping[str, Sequence[int]] = {} if past is None else past.result()
     for name in names:

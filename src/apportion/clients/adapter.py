@@ -1,4 +1,4 @@
-"""What the adapters of kafka-python and aiokafka share: whose strategy one is, and how coordinators meet theirs."""
+"""What the adapters of kafka-python and aiokafka share: which strategies are ours, and how a coordinator uses them."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class TakeoverWatch:
         self.foreign = False
         self.stopped = ""
         """The sentence with which this member stopped; "" while it takes part."""
-        self.kept = False
+        self.plan_keeps = False
         """Whether a governor's plan keeps what this member's strategies promise."""
 
     def looks(self, leader: str | None) -> bool:
@@ -70,12 +70,12 @@ class TakeoverWatch:
         A plan that was seen once counts on without its carrier, while the class assigns: the brokers remember it.
         """
         if group["assignor_name"] != plan_text.ASSIGNOR:
-            self.kept = False
+            self.plan_keeps = False
             return
         wanted = [plan_text.PROMISES.get(member.kept_whole, 0) for member in self.members]
         promises = plan_text.promises(member["rack_id"] for member in group["members"])
         if promises:
-            self.kept = all(bit and all(promise & bit for promise in promises) for bit in wanted)
+            self.plan_keeps = all(bit and all(promise & bit for promise in promises) for bit in wanted)
 
     def joined(self, leader: str | None, group: str, generation: int | None) -> bool:
         """Take one answer without an error; True where the member must stop.
@@ -84,7 +84,7 @@ class TakeoverWatch:
             The leader's member id in the answer.
         """
         foreign, changed = not leader, bool(leader) == self.foreign
-        self.foreign, self.kept = foreign, self.kept and foreign
+        self.foreign, self.plan_keeps = foreign, self.plan_keeps and foreign
         if changed and foreign:
             self._began(group, generation)
         elif changed:
@@ -95,10 +95,10 @@ class TakeoverWatch:
 
     @property
     def _stops(self) -> bool:
-        return self.policy == "stop" and not self.kept
+        return self.policy == "stop" and not self.plan_keeps
 
     def _began(self, group: str, generation: int | None) -> None:
-        if self.kept:
+        if self.plan_keeps:
             text = (
                 f"group {group!r} is of the new protocol now, and a governor's plan keeps {self._names()}: it reads on"
             )
@@ -107,7 +107,7 @@ class TakeoverWatch:
         if self._stops:
             self.stopped = text
         levels = {"stop": logging.ERROR, "log": logging.WARNING, "continue": logging.INFO}
-        level = logging.INFO if self.kept else levels[self.policy]
+        level = logging.INFO if self.plan_keeps else levels[self.policy]
         log.log(level, "%s", text, extra={"apportion": {"group": group, "generation": generation, "foreign": True}})
         event = PlannedRebalance.of_broker(group, generation, self.members[0].name)
         for hook in {id(m.options.on_plan): m.options.on_plan for m in self.members}.values():

@@ -28,7 +28,7 @@ class MemberFacts:
     """
 
     def __init__(self, strategy: str, declared: Mapping[str, Fact], given: Mapping[str, FactSource]) -> None:
-        self.asked = declared
+        self.declared = declared
         for name, source in given.items():
             fact = declared.get(name) or MEMBER_FIELDS.get(name)
             if fact is None:
@@ -42,15 +42,15 @@ class MemberFacts:
 
     def now(self) -> dict[str, int]:
         """The numbers to send; one that cannot be had, or be, is named in the log, and the default is sent."""
-        return {name: self._asked(name, source) for name, source in self._sources.items()}
+        return {name: self._value(name, source) for name, source in self._sources.items()}
 
-    def _asked(self, name: str, source: FactSource) -> int:
+    def _value(self, name: str, source: FactSource) -> int:
         if not callable(source):
             return source
-        default = self.asked[name].default
+        default = self.declared[name].default
         try:
             value: Any = source()
-            self.asked[name].check(f"facts.{name}", value)
+            self.declared[name].check(f"facts.{name}", value)
         except BadInput as error:
             log.error("%s The default is sent.", error)  # noqa: TRY400 - the sentence says all
             return default

@@ -89,9 +89,9 @@ AIOKAFKA: Final = Patched(
 class WrongVersion(MissingExtra):
     """A client is installed in a version that an adapter does not know."""
 
-    def __init__(self, client: Patched, found: str) -> None:
+    def __init__(self, client: Patched, version: str) -> None:
         needed = f"{client.lowest} to {_last_of(client)} needed"
-        ApportionError.__init__(self, f"{client.distribution} {found}, {needed}: {install_command(client.extra)}")
+        ApportionError.__init__(self, f"{client.distribution} {version}, {needed}: {install_command(client.extra)}")
         self.extra = client.extra
 
 

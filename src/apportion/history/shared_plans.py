@@ -224,12 +224,12 @@ class _Laying:
         self.template, self.groups = template, groups
         lag = groups.lag
         large: Bools = np.any(lag >= _LARGEST_LAG, axis=1)
-        self.left = np.flatnonzero(large).tolist()
-        self.extended = template.extended(np.where(large[:, None], 0, lag) if self.left else lag)
+        self.unfit = np.flatnonzero(large).tolist()
+        self.extended = template.extended(np.where(large[:, None], 0, lag) if self.unfit else lag)
         if groups.members and (len(groups.members[0]), len(groups.topics[0])) != (
             len(template.members), len(template.topics),
         ):  # fmt: skip
-            self.left = list(range(len(lag)))
+            self.unfit = list(range(len(lag)))
         self.hashes: tuple[Hashes, Hashes] | None = None
         self._lags: dict[int, Longs] = {}
         self._refused: list[tuple[int, int]] = []
@@ -267,7 +267,7 @@ class _Laying:
             block.changed("lag_max_then")[:, template.really.rows] = template.really.of(self.extended)
         for g, at in self._refused:  # what stands now is told beside a plan alone
             block.put(np.array([g]), at, {"lag_max_then": None})
-        return block, sorted({*self.left, *self._alone(block)})
+        return block, sorted({*self.unfit, *self._alone(block)})
 
     def _put_row(self, block: AnswerBlock, g: int, at: int, answer: ScenarioResult) -> None:
         block.put_row(g, at, answer)
@@ -275,7 +275,7 @@ class _Laying:
             self._refused.append((g, at))
 
     def _by_name(self, block: AnswerBlock) -> None:
-        if self.hashes is None or len(self.left) == block.groups:
+        if self.hashes is None or len(self.unfit) == block.groups:
             return
         # The order that the template's own names come in is planned already: they are asked about before the others.
         members, topics = map(np.concatenate, zip(self.template.hashes, self.hashes, strict=True))

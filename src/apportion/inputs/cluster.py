@@ -194,12 +194,12 @@ def read_committed(
             consumer.seek(topic_partition, start)
             idle = 0
             while consumer.position(topic_partition) < end:
-                came = consumer.poll(timeout_ms=1000, max_records=10_000).get(topic_partition, [])
-                idle = 0 if came else idle + 1
+                batch = consumer.poll(timeout_ms=1000, max_records=10_000).get(topic_partition, [])
+                idle = 0 if batch else idle + 1
                 if idle * 1000 > 4 * PATIENCE_MS:
                     where = consumer.position(topic_partition)
                     raise Unavailable(f"{bootstrap} stopped sending {topic}-{partition} at offset {where} of {end}")
-                rows = [(r.key, r.value, r.offset, r.timestamp, r.timestamp_type) for r in came if r.offset < end]
+                rows = [(r.key, r.value, r.offset, r.timestamp, r.timestamp_type) for r in batch if r.offset < end]
                 if rows:
                     yield rows
         finally:

@@ -144,15 +144,15 @@ class OffsetsTail:
             consumer.seek(topic_partition, at)
         return True
 
-    def _hand_on(self, came: Mapping[Any, Sequence[Any]]) -> None:
+    def _hand_on(self, polled: Mapping[Any, Sequence[Any]]) -> None:
         batch = [
             TailRecord(topic_partition.partition, record.offset, record.timestamp, record.key, record.value)
-            for topic_partition, records in came.items()
+            for topic_partition, records in polled.items()
             for record in records
         ]
         if not batch:
             return
-        for topic_partition, records in came.items():
+        for topic_partition, records in polled.items():
             self._next[topic_partition.partition] = records[-1].offset + 1
         self.records += len(batch)
         self._take(batch)

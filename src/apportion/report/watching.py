@@ -83,12 +83,12 @@ def bars(standing: ShownGroup, width: int) -> list[str]:
 def difference(before: ShownGroup, now: ShownGroup) -> str:
     """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
     changes = []
-    came = _labels(now, set(now.group.members) - set(before.group.members))
-    gone = _labels(before, set(before.group.members) - set(now.group.members))
-    if came:
-        changes.append(f"joined: {some_of(came)}")
-    if gone:
-        changes.append(f"left: {some_of(gone)}")
+    joined = _labels(now, set(now.group.members) - set(before.group.members))
+    left = _labels(before, set(before.group.members) - set(now.group.members))
+    if joined:
+        changes.append(f"joined: {some_of(joined)}")
+    if left:
+        changes.append(f"left: {some_of(left)}")
     old, new = _owners(before), _owners(now)
     moved = sum(1 for topic_partition, who in new.items() if topic_partition in old and old[topic_partition] != who)
     given = sum(1 for topic_partition in new if topic_partition not in old)

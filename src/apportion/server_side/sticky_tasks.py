@@ -1,4 +1,4 @@
-"""Kafka 4.3's ``StickyTaskAssignor``, which gives the tasks of streams groups (KIP-1071), every order of its included.
+"""Kafka 4.3's ``StickyTaskAssignor``, for the tasks of streams groups (KIP-1071), in the orders of its hash maps.
 
 The problem: every task active at one member, and as many copies of the stateful ones as the group asks for, none
 beside another. The coordinator walks the tasks. One stays with the member that ran it, as long as that has fewer tasks

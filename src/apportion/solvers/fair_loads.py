@@ -116,9 +116,9 @@ def pour(total: int, base: Ints, unit: Numbers | None = None) -> Ints:
     >>> pour(3, np.array([4, 1, 1]))
     array([0, 2, 1])
     """
-    got, most = cheapest_units(total, np.ones_like(base), base, unit)
-    got[np.flatnonzero(most > got)[: total - int(got.sum())]] += 1
-    return got
+    given, most = cheapest_units(total, np.ones_like(base), base, unit)
+    given[np.flatnonzero(most > given)[: total - int(given.sum())]] += 1
+    return given
 
 
 def water_level(total: int, size: Ints, base: Ints) -> int:

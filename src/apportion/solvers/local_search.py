@@ -208,15 +208,15 @@ def keep_more(plan: Draft, past: Ints, limit: int, effort: int) -> None:
     >>> draft.owner
     array([1, 0, 0, 1])
     """
-    came = True
-    while came:
-        came, failed = False, 0
+    improved = True
+    while improved:
+        improved, failed = False, 0
         for p in np.flatnonzero((past != NOBODY) & (past != plan.owner)).tolist():
             if past[p] == plan.owner[p]:
                 continue  # it came home in exchange for another one
             effort -= len(plan.lists[int(past[p])]) + OVERHEAD
             failed = 0 if _bring_back(plan, past, p, limit) else failed + 1
-            came = came or not failed
+            improved = improved or not failed
             if effort < 0 or failed > PATIENCE:
                 return
 

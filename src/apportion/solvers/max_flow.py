@@ -20,7 +20,7 @@ class Transport:
     eligible
         (I, J) whether a unit of row i may stand in column j.
     flow
-        (I, J) units that stand there; ``left`` (I,) those that stand nowhere yet; ``held`` (J,) the columns' sums.
+        (I, J) units that stand there; ``unplaced`` (I,) those that stand nowhere yet; ``held`` (J,) the columns' sums.
     rows, columns
         After a search that found no room: what it reached. Reached columns are full of units that fit nowhere else.
     """
@@ -31,21 +31,21 @@ class Transport:
     def __init__(self, supply: Ints, eligible: Bools, placed: Ints | None = None) -> None:
         self.eligible = eligible
         self.flow: Ints = np.zeros(eligible.shape, dtype=np.int64) if placed is None else placed.copy()
-        self.left = supply - self.flow.sum(axis=1)
+        self.unplaced = supply - self.flow.sum(axis=1)
         self.held: Ints = self.flow.sum(axis=0)
 
     def pour(self, cap: Ints, eligible: Bools) -> None:
         """Put units straight into eligible columns up to ``cap`` (J,), narrow rows first, displacing none."""
         for i in np.argsort(eligible.sum(axis=1), kind="stable").tolist():
-            if not self.left[i]:
+            if not self.unplaced[i]:
                 continue
             columns = np.flatnonzero(eligible[i] & (self.held < cap))
             room = cap[columns] - self.held[columns]
             before = np.cumsum(room) - room
-            take = np.minimum(room, np.maximum(self.left[i] - before, 0))
+            take = np.minimum(room, np.maximum(self.unplaced[i] - before, 0))
             self.flow[i, columns] += take
             self.held[columns] += take
-            self.left[i] -= int(take.sum())
+            self.unplaced[i] -= int(take.sum())
 
     def fits(self, low: Ints, high: Ints, better: Bools | None = None) -> bool:
         """Put all units in, ``better`` cells first; whether that can be with column sums from ``low`` to ``high`` (J,).
@@ -66,7 +66,7 @@ class Transport:
         No column's sum ever falls, so what was full stays full.
         """
         self.pour(cap, self.eligible)
-        while self.left.any():
+        while self.unplaced.any():
             ends = self._search(cap)
             if not len(ends):
                 return False
@@ -76,7 +76,7 @@ class Transport:
 
     def _search(self, cap: Ints) -> Ints:
         """Columns with room that the leftover rows reach on shortest paths; none, and the cut is set."""
-        rows, columns = self.left > 0, np.zeros(len(self.held), dtype=np.bool_)
+        rows, columns = self.unplaced > 0, np.zeros(len(self.held), dtype=np.bool_)
         self._row_from = np.full(len(rows), -1)
         self._column_from = np.full(len(columns), -1)
         fresh = np.flatnonzero(rows)
@@ -104,10 +104,10 @@ class Transport:
             columns.append(int(self._row_from[rows[-1]]))
             amount = min(amount, int(self.flow[rows[-1], columns[-1]]))
             rows.append(int(self._column_from[columns[-1]]))
-        amount = min(amount, int(self.left[rows[-1]]))
+        amount = min(amount, int(self.unplaced[rows[-1]]))
         self.flow[rows, columns] += amount
         self.flow[rows[:-1], columns[1:]] -= amount
-        self.left[rows[-1]] -= amount
+        self.unplaced[rows[-1]] -= amount
         self.held[end] += amount
 
 
