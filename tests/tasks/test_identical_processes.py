@@ -16,7 +16,7 @@ from apportion.model.group import Group
 from apportion.model.group_json import group_to_dict, read_group
 from apportion.model.plan import Answer, Plan
 from apportion.planning import plan
-from apportion.tasks import place
+from apportion.tasks import assignor, place
 
 pytest.importorskip("ortools", reason="the flow to compare with needs OR-tools")
 Ways = Any
@@ -45,7 +45,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     return way
 
 
-def some(seed: int) -> tuple[Group, Streams]:
+def some(seed: int, standbys: int = 0) -> tuple[Group, Streams]:
     """A group whose members are alike, hold whole tasks or none, and tell of copies in all states."""
     rng = random.Random(seed)
     sizes = {f"t{i}": rng.randint(1, 9) for i in range(rng.randint(1, 4))}
@@ -67,7 +67,11 @@ def some(seed: int) -> tuple[Group, Streams]:
                 elif rng.random() < 0.08:
                     lacks = {"partition": number, "lag": rng.choice([0, 500, 20_000, 30_000])}
                     fields.setdefault("recovery_lag", {}).setdefault(read[0], []).append(lacks)
-    strategy = Streams(subtopologies=("t0+t1",) if joined else (), max_warmup_replicas=rng.choice([1, 2, 5]))
+    strategy = Streams(
+        subtopologies=("t0+t1",) if joined else (),
+        max_warmup_replicas=rng.choice([1, 2, 5]),
+        num_standby_replicas=standbys,
+    )
     return read_group({"topics": sizes, "members": members}), strategy
 
 
@@ -99,6 +103,44 @@ def test_counting_is_as_good_as_the_flows_in_every_goal(ways: Ways) -> None:
         assert strategy.summary(group).owner.tolist() == by_counting.owner.tolist(), seed
         assert by_counting.explain()[0] == flowed.explain()[0]
     assert min(counted.values()) > 300, "copies leave choices in the others"
+
+
+def test_standbys_by_counting_are_as_good_as_the_flows_in_every_goal(ways: Ways) -> None:
+    """Beside the same active tasks: as even, as cheap, and as many copies to come."""
+    compared = 0
+    for seed in range(600):
+        group, strategy = some(seed, standbys=1)
+        ways(0)
+        counted = plan(group, strategy)
+        if not isinstance(counted.answer.certificate, streams._LaterReasons):
+            continue
+        ways(10**9)
+        flowed = plan(group, strategy)
+        for goal in ("squares", "moves"):
+            assert worth(counted)[goal] == worth(flowed)[goal], seed
+        tasks = counted.answer.certificate.plan()
+        state, mine = tasks.application, tasks.answer
+        copies = assignor._place_copies(state, mine.active, mine.target, strategy)
+        if copies.coming is not None and mine.settled:
+            assert not assignor._comes_nearer(state, mine.active, copies, strategy), seed
+        cost = assignor._standby_cost(state, mine.active, mine.target)
+        assert int(cost[mine.standby].sum()) == int(cost[copies.standby].sum()), seed
+        for placed in (mine.standby, copies.standby):
+            assert not placed[np.arange(len(placed)), mine.active].any()
+        assert assignor._unevenness(state, mine.active, mine.standby) == assignor._unevenness(
+            state, mine.active, copies.standby
+        ), seed
+        if (mine.active == mine.target).all():  # else equal places now differ in what comes after the next rounds
+            assert mine.even == (copies.coming is None), seed
+            assert int(mine.warmup.sum()) == int(copies.warmup.sum()), seed
+        assert mine.proof == flowed.proof
+        told = streams._state_after(group, streams._tasks_of_partitions(group, strategy.topology(group)), tasks)
+        assert (told is None) == (counted.answer.state is None)
+        if told is not None and counted.answer.state is not None:
+            for named, numbered in zip(told.standby, counted.answer.state.standby, strict=True):
+                assert {topic: sorted(ids) for topic, ids in named.items()} == numbered, seed
+        compared += 1
+    assert compared > 200, "copies leave choices in the others"
 
 
 def test_a_rollout_by_counting_is_that_of_the_flows_step_by_step(ways: Ways) -> None:

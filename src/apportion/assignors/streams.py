@@ -5,7 +5,7 @@ It does not speak Kafka Streams' byte protocol, create internal topics, or probe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -18,7 +18,7 @@ from apportion.model.plan import Answer, Later, hand_over
 from apportion.tasks.application_state import ApplicationState, Process, application_state
 from apportion.tasks.assignor import GOALS, TaskAnswer, place_active
 from apportion.tasks.explain import TaskReasons
-from apportion.tasks.identical_processes import IdenticalState, NotCounted, active_of, target_of
+from apportion.tasks.identical_processes import IdenticalState, NotCounted, active_of, copies_of, target_of
 from apportion.tasks.place import LARGE, place_at_previous
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
@@ -175,7 +175,8 @@ class Streams(TaskSettings):
         Names are made when somebody looks: a rollout plans such a group thousands of times.
         """
         counts = topology.counts(partitions)
-        if self.process != "member" or self.num_standby_replicas or self.rack_aware_assignment_strategy != "none":
+        plain = self.rack_aware_assignment_strategy == "none" and not self.rack_aware_assignment_tags
+        if self.process != "member" or self.num_standby_replicas > 1 or not plain:
             return None
         if not LARGE <= sum(counts) * len(members) <= CELLS or _wants(group, topology, partitions, members) is not None:
             return None
@@ -183,39 +184,44 @@ class Streams(TaskSettings):
             return None
         task_of = _task_numbers(group, topology, counts)
         ordered = ints(sorted(members, key=group.members.__getitem__))
-        copies = _told_copies(group, task_of, ordered)
+        told = _told_copies(group, task_of, ordered)
         by_number = np.append(ordered, NOBODY)
 
         def planned(of: Group) -> tuple[Ints, Ints]:
-            active = active_of(_identical_state(of, task_of, ordered, sum(counts), copies), self)
+            active = active_of(_identical_state(of, task_of, ordered, sum(counts), told), self)
             return by_number[np.append(active, NOBODY)[task_of]], active
 
         together = np.where(task_of != NOBODY, task_of, sum(counts) + np.arange(group.P))
         try:
             owner, active = planned(group)
             owner, active = _as_next_round(group, owner, together, planned) or (owner, active)
-            state = _identical_state(group, task_of, ordered, sum(counts), copies)
-            target, warm = target_of(state, active, self)
+            state = _identical_state(group, task_of, ordered, sum(counts), told)
+            target = target_of(state, active)
+            copies = copies_of(state, active, target, self)
         except NotCounted:
             return None
-        proof = dict.fromkeys(GOALS[:-1], "optimal")
+        proof = dict.fromkeys(GOALS if self.num_standby_replicas else GOALS[:-1], "optimal")
+        keepers = ints([]) if copies.standby is None else copies.standby
+        kept = np.arange(len(keepers))
 
         def whole() -> TaskPlan:
             processes = self._processes(group, _tasks_of_partitions(group, topology), members, None)
             application = application_state(topology, partitions, processes)
-            warmup = np.zeros(application.lag.shape, dtype=np.bool_)
-            warmup[warm, target[warm]] = True
-            return TaskPlan(application, TaskAnswer(active, target, np.zeros_like(warmup), warmup, proof), self)
+            standby, warmup = np.zeros((2, *application.lag.shape), dtype=np.bool_)
+            standby[kept, keepers] = True
+            warmup[copies.task, copies.process] = True
+            return TaskPlan(application, TaskAnswer(active, target, standby, warmup, proof, copies.even), self)
 
+        held = np.concatenate([kept, copies.task]), np.concatenate([keepers, copies.process])
         return Answer(
             owner,
             proof=proof,
-            measures={"standbys": 0, "warmups": len(warm)},
+            measures={"standbys": len(kept), "warmups": len(copies.task)},
             extra=Later({"tasks": lambda: _fields(whole())}),
             certificate=_LaterReasons(topology, whole),
             together=together,
-            state=_restored(group, task_of, warm, ordered[target[warm]]),
-            waits=bool((active != target).any()),
+            state=_restored(group, task_of, *held, ordered),
+            waits=not copies.even or bool((active != target).any()),
         )
 
     def topology(self, group: Group) -> Topology:
@@ -330,19 +336,27 @@ def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints
     """(C,) tasks, places among the members and messages lacking of the copies that members tell of, each once."""
     if group.state is None:
         return ints([]), ints([]), ints([])
-    topic = {name: t for t, name in enumerate(group.topics)}
-    lacks: dict[tuple[int, int], int] = {}
+    topic, state = {name: t for t, name in enumerate(group.topics)}, group.state
+    told = [
+        (topic[name], number, q, 0)
+        for q, m in enumerate(members.tolist())
+        for name, ids in state.standby[m].items()
+        if name in topic
+        for number in ids
+    ]
     for q, m in enumerate(members.tolist()):
-        standby, lags = group.state.standby[m], group.state.recovery_lag[m]
-        if not standby and not lags:
-            continue
-        copied = {(name, p): 0 for name, ids in standby.items() for p in ids} | dict(lags)
-        for (name, number), missing in copied.items():
-            span = group.partitions(topic[name]) if name in topic else slice(0, 0)
-            p = span.start + int(np.searchsorted(group.number[span], number))
-            if p < span.stop and group.number[p] == number and task_of[p] != NOBODY:
-                lacks[int(task_of[p]), q] = max(missing, lacks.get((int(task_of[p]), q), 0))
-    return ints([n for n, _ in lacks]), ints([q for _, q in lacks]), ints(list(lacks.values()))
+        lags = state.recovery_lag[m].items()
+        told += [(topic[name], number, q, missing) for (name, number), missing in lags if name in topic]
+    t, number, at, lack = ints(told).reshape(-1, 4).T
+    highest = max(int(number.max(initial=0)), int(group.number.max(initial=0))) + 1
+    described, wanted = group.topic_of * highest + group.number, t * highest + number
+    p = np.searchsorted(described, wanted)
+    there = p < group.P
+    there[there] = (described[p[there]] == wanted[there]) & (task_of[p[there]] != NOBODY)
+    pairs, which = np.unique(task_of[p[there]] * len(members) + at[there], return_inverse=True)
+    most = np.zeros(len(pairs), dtype=np.int64)
+    np.maximum.at(most, which, lack[there])
+    return pairs // len(members), pairs % len(members), most
 
 
 def _identical_state(
@@ -361,20 +375,23 @@ def _identical_state(
     return IdenticalState(ran, len(members), task[elsewhere], process[elsewhere], lag[elsewhere])
 
 
-def _restored(group: Group, task_of: Ints, warm: Ints, at: Ints) -> MemberState | None:
-    """What members tell once the plan's warm-ups are restored; None where there are none and nothing was told.
+def _restored(group: Group, task_of: Ints, task: Ints, at: Ints, members: Ints) -> MemberState | None:
+    """What members tell once the plan's copies are restored; None where there are none and nothing was told.
 
-    warm, at
-        (W,) tasks, and the members that restore them.
+    task, at
+        (C,) copies, and the places among the members (Q,) of those that keep or restore them.
     """
-    if group.state is None and not len(warm):
+    if group.state is None and not len(task):
         return None
-    standby: list[Mapping[str, Sequence[int]]] = [{}] * group.M
-    for n, m in zip(warm.tolist(), at.tolist(), strict=True):
-        held: dict[str, list[int]] = {topic: list(ids) for topic, ids in standby[m].items()}
-        for topic, number in (group.name_of(p) for p in np.flatnonzero(task_of == n).tolist()):
-            held.setdefault(topic, []).append(number)
-        standby[m] = held
+    read = np.argsort(task_of, kind="stable")
+    first, last = (np.searchsorted(task_of[read], task, side=side) for side in ("left", "right"))
+    copy = np.arange(len(task)).repeat(last - first)
+    p = read[np.arange(len(copy)) - (np.cumsum(last - first) - last)[copy]]
+    order = np.argsort(p, kind="stable")
+    standby: list[dict[str, list[int]]] = [{} for _ in group.members]
+    columns = (members[at][copy][order], group.topic_of[p[order]], group.number[p[order]])
+    for m, t, number in zip(*(column.tolist() for column in columns), strict=True):
+        standby[m].setdefault(group.topics[t], []).append(number)
     nothing: tuple[Mapping[str, str], ...] = ({},) * group.M
     tags = nothing if group.state is None else group.state.tags
     return MemberState(tags, tuple(standby), ({},) * group.M)

@@ -375,10 +375,14 @@ def _choose_warmups(
     waiting = np.flatnonzero(active != target)
     waiting = waiting[~_beside(state, standby)[waiting, target[waiting]]]
     lag = state.lag[waiting, target[waiting]]
-    missing = np.where(lag == UNKNOWN, np.iinfo(np.int64).max, lag)
+    first = in_turn(active, waiting, np.where(lag == UNKNOWN, _FAR, lag))[: settings.max_warmup_replicas]
+    warmup[first, target[first]] = True
+    return warmup
+
+
+def in_turn(active: Ints, waiting: Ints, missing: Ints) -> Ints:
+    """(W,) the tasks that wait, in the order in which their copies are restored: by what is missing (W,), in turn."""
     order = np.argsort(active[waiting], kind="stable")
     turn = np.empty_like(order)
     turn[order] = np.arange(len(order)) - np.searchsorted(active[waiting][order], active[waiting][order])
-    first = waiting[np.lexsort((waiting, turn, missing))][: settings.max_warmup_replicas]
-    warmup[first, target[first]] = True
-    return warmup
+    return waiting[np.lexsort((waiting, turn, missing))]

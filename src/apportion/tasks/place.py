@@ -119,14 +119,19 @@ def _most_stay(placing: Placing) -> Ints | None:
     return stay_most(home, len(placing.threads))
 
 
-def stay_most(home: Ints, processes: int) -> Ints:
-    """(N,) the most even owners of tasks that may go anywhere, of which most stay at home (N,); -1 has none."""
-    low, extras = divmod(len(home), processes)
+def stay_most(home: Ints, processes: int, base: Ints | int = 0) -> Ints:
+    """(N,) the most even owners of tasks that may go anywhere, of which most stay at home (N,); -1 has none.
+
+    base
+        (Q,) tasks that the processes have beside these, none of them more than an even share.
+    """
     away = home != NOBODY
     lived = np.bincount(home[away], minlength=processes)
-    extra = _up_to(extras, np.clip(lived - low, 0, 1))
-    stay = np.minimum(lived, low + extra)
+    load = lived + base
+    low, extras = divmod(len(home) + int(np.sum(base)), processes)
+    extra = _up_to(extras, np.clip(load - low, 0, 1))
     extra += _up_to(extras - int(extra.sum()), 1 - extra)
+    stay = np.minimum(lived, low + extra - base)
     gives = (lived > stay)[home] & away
     rest = np.flatnonzero(gives)
     order = rest[np.argsort(home[rest], kind="stable")]
@@ -134,7 +139,7 @@ def stay_most(home: Ints, processes: int) -> Ints:
     owner = np.where(gives, NOBODY, home)
     keeps = order[rank < stay[home[order]]]
     owner[keeps] = home[keeps]
-    owner[owner == NOBODY] = deal_seats(np.arange(processes), low + extra - stay)
+    owner[owner == NOBODY] = deal_seats(np.arange(processes), low + extra - base - stay)
     return owner
 
 
