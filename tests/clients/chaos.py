@@ -241,7 +241,7 @@ class Arena:
         wanted = sorted((topic, p) for topic, size in self.sizes.items() for p in range(size))
         return held == wanted and len({one.generation for one in members}) == 1
 
-    def settle(self, patience_s: float = 90) -> None:
+    def settle(self, patience_s: float = 180) -> None:
         """Wait until all groups are settled and stay so for a second."""
         until, since = time.monotonic() + patience_s, None
         while time.monotonic() < until:
@@ -253,7 +253,7 @@ class Arena:
         state = {g: [(o.name, o.generation, sorted(o.owned)) for o in self.living(g)] for g in self.groups}
         raise AssertionError(f"not settled {patience_s} s after {self.told[-3:]}: {state}")
 
-    def caught_up(self, patience_s: float = 90) -> None:
+    def caught_up(self, patience_s: float = 180) -> None:
         """Stop writing and wait until every committed offset is the log's end."""
         from kafka import KafkaAdminClient, TopicPartition
         from kafka.admin import OffsetSpec

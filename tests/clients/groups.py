@@ -16,7 +16,10 @@ from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.peers import JavaMember
 
 Owned = dict[str, list[int]]
-SESSION_MS = 3000
+SESSION_MS, BEAT_MS = 20_000, 600
+"""Members hear of a rebalance soon, and are not expelled where the machine is busy for some seconds."""
+SHORT_MS = 3000
+"""The session of one that is to be missed."""
 _counter = itertools.count()
 
 
@@ -42,7 +45,13 @@ class Members:
         """A member with our strategy in that client."""
         name = config.pop("name", new_name(client))
         told = {"client": client, "name": name, "bootstrap": self.broker.bootstrap, "group": self.group}
-        told |= {"session_ms": SESSION_MS, "topics": self.topics, "strategies": [strategy], **config}
+        told |= {
+            "session_ms": SESSION_MS,
+            "beat_ms": BEAT_MS,
+            "topics": self.topics,
+            "strategies": [strategy],
+            **config,
+        }
         member = PythonMember(self.logs / f"{name}.log", **told)
         self.stack.callback(member.close)
         return member
@@ -51,16 +60,18 @@ class Members:
         self, strategy: str | list[str], properties: Mapping[str, object] | None = None, **config: Any
     ) -> JavaMember:
         """A member with Kafka's own strategy."""
-        told = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 600, "metadata.max.age.ms": 1000}
+        told = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": BEAT_MS, "metadata.max.age.ms": 1000}
         member = JavaMember(
             self.broker.bootstrap, self.group, self.topics, {**told, **(properties or {})}, strategy=strategy, **config
         )
         self.stack.callback(member.close)
         return member
 
-    def member(self, client: str, strategy: str) -> PythonMember | JavaMember:
+    def member(self, client: str, strategy: str, session_ms: int = SESSION_MS) -> PythonMember | JavaMember:
         """One of ``java``, ``kafka-python``, ``aiokafka``."""
-        return self.java(strategy) if client == "java" else self.python(client, strategy)
+        if client == "java":
+            return self.java(strategy, {"session.timeout.ms": session_ms})
+        return self.python(client, strategy, session_ms=session_ms)
 
 
 def owned(member: PythonMember | JavaMember) -> Owned:

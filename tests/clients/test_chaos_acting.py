@@ -29,7 +29,7 @@ EVENTS = (
 )  # fmt: skip
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_group_that_acts_loses_and_doubles_nothing_under_fire(
     jars: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
@@ -38,17 +38,17 @@ def test_a_group_that_acts_loses_and_doubles_nothing_under_fire(
         [ones] = arena.groups.values()
         leader = ones[0].member
         for slot, kind in enumerate(FOLLOWERS, 1):
-            arena.settle(60)
+            arena.settle()
             arena.befall(Event(0, "joined", slot, kind))
-        arena.settle(60)
+        arena.settle()
         for event in EVENTS:
             arena.befall(event)
             if event.what != "froze":
-                arena.settle(60)
+                arena.settle()
                 loaded = max(arena.living(), key=lambda one: len(one.owned))
                 arena.producer.hot = frozenset(loaded.owned)
                 wait_for_an_act(leader, 4 * (ACTING["rest_s"] + ACTING["hold_s"]))
-        arena.settle(60)
+        arena.settle()
         arena.caught_up()
         ended = time.time()
         lives = [life_of(one) for one in ones]

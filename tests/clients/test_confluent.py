@@ -14,7 +14,6 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
-from tests.support.member import PythonMember
 
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer
@@ -23,7 +22,7 @@ from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
 
-from .groups import Members, new_name, owned, pairs, settle
+from .groups import SHORT_MS, Members, new_name, owned, pairs, settle
 from .judge import Life, backwards, read_again, two_owners, unread
 
 pytestmark = pytest.mark.broker
@@ -56,41 +55,47 @@ def test_it_shares_a_group_with_java_and_loses_nothing(broker: Broker, topic: st
         settle([first, java, second], {topic: SIZE})
         before = pairs(first)
         write(broker, topic)
-        time.sleep(1)
+        ends = {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)}
+        members: list[Any] = [first, java, second]
+
+        def lives() -> list[Life]:
+            coop = strategy.startswith("coop")
+            return [Life(str(i), coop, m.events, None).live() for i, m in enumerate(members)]
+
+        until(lambda: not unread(lives(), ends))
         second.leave()
         settle([first, java], {topic: SIZE})
         if strategy != "range":
             assert before <= pairs(first)
-        ends = {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)}
-        members: list[Any] = [first, java, second]
-        lives = [Life(str(i), strategy.startswith("coop"), m.events, None).live() for i, m in enumerate(members)]
-        assert not unread(lives, ends)
-        assert not read_again(lives)
-        assert not list(two_owners(lives))
         with broker.admin() as admin:
-            said = admin.list_group_offsets([group.group])[group.group]
-        assert {tuple(part): at.offset for part, at in said.items()} == ends
+
+            def said() -> dict[Any, int]:
+                offsets = admin.list_group_offsets([group.group])[group.group]
+                return {tuple(part): at.offset for part, at in offsets.items()}
+
+            until(lambda: said() == ends)
+        assert not read_again(lives())
+        assert not list(two_owners(lives()))
 
 
 def test_the_commits_of_an_expelled_member_are_refused(broker: Broker, topic: str, tmp_path: Path):
     """Frozen past its session while it reads: it wakes, its commits bounce, and no committed offset goes back."""
     with Members(broker, new_name("frozen"), [topic], tmp_path) as group:
-        slow: PythonMember = group.python("confluent", "cooperative-sticky", commit_ms=200)
+        slow = group.python("confluent", "cooperative-sticky", commit_ms=200, session_ms=SHORT_MS)
         settle([slow], {topic: SIZE}, calm_s=0.2)
         slow.signal(signal.SIGSTOP)
         other = group.python("confluent", "cooperative-sticky", commit_ms=200)
-        until = time.monotonic() + 90
-        while len(pairs(other)) < SIZE:
-            assert time.monotonic() < until, (owned(other), other.events)
-            time.sleep(0.1)
+        until(lambda: len(pairs(other)) == SIZE, 120)
         write(broker, topic)
-        time.sleep(1)
+
+        def lives() -> list[Life]:
+            return [Life(m.name, True, m.events, None).live() for m in (slow, other)]
+
+        until(lambda: not unread(lives(), {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)}))
         slow.signal(signal.SIGCONT)
         settle([slow, other], {topic: SIZE})
         assert slow.of("lost")
-        lives = [Life(m.name, True, m.events, None).live() for m in (slow, other)]
-        assert not list(two_owners(lives))
-        assert not unread(lives, {(topic, p): 2 * RECORDS // SIZE for p in range(SIZE)})
+        assert not list(two_owners(lives()))
         assert not backwards(broker.bootstrap, [group.group])
 
 
@@ -109,9 +114,9 @@ def test_commit_waits_and_poll_counts_as_done_what_it_gave_out(broker: Broker, t
     plain = Consumer(settings)
     plain.subscribe([topic])
     first: dict[int, int] = {}
-    until = time.monotonic() + 90
+    end = time.monotonic() + 90
     left = {p: seen.get(p, 0) for p in range(SIZE) if seen.get(p, 0) < RECORDS // SIZE}
-    while len(first) < len(left) and time.monotonic() < until:
+    while len(first) < len(left) and time.monotonic() < end:
         message = plain.poll(0.5)
         if message is not None and message.error() is None:
             first.setdefault(int(message.partition() or 0), int(message.offset() or 0))
@@ -134,14 +139,14 @@ def test_what_was_fetched_ahead_of_poll_goes_to_the_new_owner(broker: Broker, to
         while len(read) < 150:
             take(first, 1)
         with GroupConsumer(settings, [topic], strategy) as second:
-            until = time.monotonic() + 90
+            end = time.monotonic() + 90
             while len(second.assignment().get(topic, ())) < SIZE // 2:
-                assert time.monotonic() < until, (first, second)
+                assert time.monotonic() < end, (first, second)
                 take(second, 1)
                 take(first, 1)  # slowly: however long the other takes to join, there is something left to hand over
             assert len(read) < RECORDS
-            until = time.monotonic() + 90
-            while len(read) < RECORDS and time.monotonic() < until:
+            end = time.monotonic() + 90
+            while len(read) < RECORDS and time.monotonic() < end:
                 take(first, 50)
                 take(second, 50)
     assert sorted(read) == [(p, offset) for p in range(SIZE) for offset in range(RECORDS // SIZE)]
@@ -240,10 +245,7 @@ def test_a_leader_gives_a_member_with_librdkafkas_rack_what_is_near(jars: str, t
             admin.alter_partition_reassignments({Part(topic, 0): [2], Part(topic, 1): [1]})
         with Members(cluster, new_name("near"), [topic], tmp_path) as group:
             members = [group.python("confluent", "sticky", consumer={"client.rack": rack}) for rack in "ab"]
-            until = time.monotonic() + 90
-            while [owned(member).get(topic) for member in members] != [[1], [0]]:
-                assert time.monotonic() < until, [owned(member) for member in members]
-                time.sleep(0.2)
+            until(lambda: [owned(member).get(topic) for member in members] == [[1], [0]], 120)
 
 
 @pytest.mark.parametrize(
@@ -264,6 +266,36 @@ def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):
         assert consumer.assignment() == {"t": [0]}
         consumer.close()
         assert consumer.assignment() == {}
+
+
+def test_what_the_member_lets_go_of_while_the_fetcher_is_told_is_told_the_next_time(monkeypatch: pytest.MonkeyPatch):
+    """On its own thread, at any moment: what came in between was forgotten, and read on at a stale offset."""
+    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
+    told: list[tuple[str, list[int]]] = []
+
+    def hear(what: str) -> Any:
+        return lambda _, parts: told.append((what, [at.partition for at in parts]))
+
+    with GroupConsumer(
+        {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"], on_revoked=hear("revoked"), on_lost=hear("lost")
+    ) as it:
+        it._follow()
+        stop = it._stop_reading
+
+        def lets_go(parts: Any) -> None:
+            it._stop_reading = stop  # type: ignore[method-assign]
+            stop(parts)
+            it.given_up([Part("t", 0)], expelled=True)
+
+        it._stop_reading = lets_go  # type: ignore[method-assign, assignment]
+        it._fetched[Part("t", 0)] = 99
+        it._follow()
+        assert it._restart == {Part("t", 0)}
+        it._follow()
+        assert (it._restart, it._fetched) == (set(), {Part("t", 0): 7})
+        it._member._subscription.assignment.clear()
+        it._follow()
+    assert told == [("lost", [0])]
 
 
 def test_close_waits_for_a_broker_that_does_not_answer_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch):

@@ -17,7 +17,7 @@ from apportion.testing.broker import Broker
 from .groups import new_name
 
 pytestmark = pytest.mark.broker
-PATIENCE_S = 40
+PATIENCE_S = 120
 
 
 @pytest.fixture

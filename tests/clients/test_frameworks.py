@@ -64,7 +64,7 @@ def test_two_applications_share_a_topic_and_hand_over(broker: Broker, tmp_path: 
         until(lambda: len(set(re.findall(r"record \d+\.", first_log.read_text() + second_log.read_text()))) == 60)
         assert len(re.findall(r"record \d+\.", first_log.read_text())) == 30
         second.send_signal(signal.SIGTERM)
-        assert second.wait(30) in (0, -signal.SIGTERM)
+        assert second.wait(120) in (0, -signal.SIGTERM)
         until(lambda: assigned(first_log)[-1] == 6)
     finally:
         for process, _ in members:

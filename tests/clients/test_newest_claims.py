@@ -18,7 +18,7 @@ from apportion.testing.peers import JavaMember
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription
 
-from .groups import Members, new_name, pairs, settle
+from .groups import SHORT_MS, Members, new_name, pairs, settle
 
 SIZE = 12
 
@@ -107,7 +107,7 @@ def test_a_member_that_wakes_with_old_claims_takes_nothing_that_others_may_keep(
     topic = new_name("woken")
     broker.create_topic(topic, 2 * SIZE)
     with Members(broker, new_name("woken"), [topic], tmp_path) as group:
-        frozen = group.member("java" if leader != "java" else "kafka-python", "sticky")
+        frozen = group.member("java" if leader != "java" else "kafka-python", "sticky", SHORT_MS)
         settle([frozen], {topic: 2 * SIZE})
         stop(frozen)
         others: list[PythonMember | JavaMember] = []

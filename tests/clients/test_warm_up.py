@@ -37,6 +37,8 @@ from .test_group_consumer import committed, settings, until
 
 SLOW_S = 5.0
 """Seconds for which the work of a new owner takes."""
+WORKED: list[float] = []
+"""When such work was done."""
 
 
 @contextmanager
@@ -115,12 +117,14 @@ def check_all_read_once(members: list[Reader], broker: Broker, group: str) -> No
 def slow(*_: object) -> None:
     """Work that takes its time."""
     time.sleep(SLOW_S)
+    WORKED.append(time.monotonic())
 
 
 @pytest.mark.broker
 @pytest.mark.parametrize("how", ["warm", "plain"])
 def test_a_partition_is_read_while_its_new_owner_gets_ready(broker: Broker, how: str):
-    """With five seconds of work the partition that moves stands still for as long, or for less than one."""
+    """With five seconds of work the partition that moves stands still for as long, or its owner reads on to the end."""
+    WORKED.clear()
     topic, group = new_name("warm"), new_name("warm")
     broker.create_topic(topic, 2)
     calls: dict[str, Any] = {"warm_up": slow} if how == "warm" else {"on_assigned": slow}
@@ -129,11 +133,10 @@ def test_a_partition_is_read_while_its_new_owner_gets_ready(broker: Broker, how:
         with reader(settings(broker, group), topic, **calls) as second:
             until(lambda: len({p for _, p, _ in second.read}) == 1 and len(second.read) > 20)
             moved = second.owns()
-            first_to_go = time.monotonic()
-            until(lambda: time.monotonic() - first_to_go > 0.5)
             still = stood_still([first, second], moved[0])
     print(f"{how}: partition stood still for {still:.2f} s")
-    assert (still < 2) if how == "warm" else (still > SLOW_S)
+    last = max(moment for moment, p, _ in first.read if p == moved[0])
+    assert (last > WORKED[0]) if how == "warm" else (still > SLOW_S)
     check_all_read_once([first, second], broker, group)
 
 
@@ -178,7 +181,9 @@ def test_a_newcomer_that_dies_while_it_gets_ready_is_missed_by_nobody(broker: Br
     """The owner reads both partitions before, meanwhile, and after the group has noticed."""
     topic, group = new_name("newcomer"), new_name("newcomer")
     broker.create_topic(topic, 2)
-    with records(broker, topic), reader(settings(broker, group), topic) as first:
+    let_go: list[Any] = []
+    config = settings(broker, group)
+    with records(broker, topic), reader(config, topic, on_revoked=lambda *parts: let_go.append(parts)) as first:
         until(lambda: len(first.owns()) == 2 and len(first.read) > 20)
         with process(broker, group, topic, warms=True) as newcomer:
             assert line(newcomer).startswith("warms [")
@@ -187,8 +192,8 @@ def test_a_newcomer_that_dies_while_it_gets_ready_is_missed_by_nobody(broker: Br
             newcomer.kill()
         until(lambda: coordinator._generation.generation_id > generation)
         count = len(first.read)
-        until(lambda: len(first.read) > count + 50)
-    assert max(stood_still([first], p) for p in range(2)) < 2
+        until(lambda: {p for _, p, _ in first.read[count:]} == {0, 1})
+        assert not let_go
     check_all_read_once([first], broker, group)
 
 
@@ -201,12 +206,12 @@ def test_an_owner_that_dies_while_the_newcomer_gets_ready_leaves_it_all(broker: 
 
     def work(_: list[TopicPartition]) -> None:
         warmed.set()
-        ready.wait(60)
+        ready.wait(240)
 
     with records(broker, topic), process(broker, group, topic, warms=False) as owner:
         assert line(owner) == "has [0, 1]"
         with reader(settings(broker, group), topic, warm_up=work) as second:
-            assert warmed.wait(30)
+            assert warmed.wait(120)
             owner.kill()
             until(lambda: len(second.owns()) == 2 and len({p for _, p, _ in second.read}) == 2)
             ready.set()
@@ -228,13 +233,13 @@ def test_after_the_deadline_a_partition_is_handed_over_though_the_work_is_not_do
         until(lambda: len(first.owns()) == 2 and len(first.read) > 20)
         began = time.monotonic()
         calls: dict[str, Any] = {
-            "warm_up": lambda _: ready.wait(60),
+            "warm_up": lambda _: ready.wait(240),
             "warm_up_s": 2.0,
             "on_assigned": lambda _, parts: came.extend(at.partition for at in parts),
         }
         with reader(settings(broker, group), topic, **calls) as second:
             until(lambda: second.owns() and len(second.read) > 5)
-            assert 2 < time.monotonic() - began < 20
+            assert time.monotonic() - began > 2
             assert came == second.owns()
             ready.set()
     assert "1 partitions that are not warm after 2 s" in caplog.text
@@ -252,7 +257,7 @@ def test_beside_java_the_leader_decides(broker: Broker, tmp_path: Path, leader: 
     def work(parts: list[TopicPartition]) -> None:
         told.extend(str(at.partition) for at in parts)
         warmed.set()
-        ready.wait(60)
+        ready.wait(240)
 
     def join_java() -> Any:
         return members.java("cooperative-sticky")
@@ -270,7 +275,7 @@ def test_beside_java_the_leader_decides(broker: Broker, tmp_path: Path, leader: 
             java = join_java()
             until(lambda: sum(len(ids) for ids in owned(java).values()) == len(first.owns()) == 2)
             with reader(settings(broker, group), topic, warm_up=work) as third:
-                assert warmed.wait(30)
+                assert warmed.wait(120)
                 assert not third.owns()
                 ready.set()
                 until(lambda: sorted(map(str, third.owns())) == sorted(told))
@@ -294,7 +299,7 @@ def test_what_was_warmed_up_and_goes_elsewhere_is_revoked(broker: Broker):
         until(lambda: consumer.poll(0.05) or consumer.assignment())
         up = consumer._warm_up
         assert up is not None
-        consumer._member._coordinator.config["heartbeat_interval_ms"]
+        consumer._assignor.may_join = lambda: False  # no answer but those below
         up.assigned(Assignment(((topic, (0,)),), told))
         until(lambda: consumer.poll(0.05) or warm == [1])
         up.assigned(Assignment(((topic, (0,)),)))

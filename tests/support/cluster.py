@@ -23,6 +23,7 @@ from tests.support.hanging import HANGING
 
 from apportion.errors import Unavailable
 from apportion.testing import processes
+from apportion.testing.broker import free_ports
 from apportion.testing.jars import home, java
 
 # What a worker must not see: all that a driver, or another worker, could leave something in for it.
@@ -55,7 +56,7 @@ class SparkCluster:
 
     def __enter__(self) -> SparkCluster:
         self._logs = Path(tempfile.mkdtemp(prefix="apportion-cluster-"))
-        self.port = _free_port("127.0.0.1")
+        [self.port] = free_ports(1)
         self.master = f"spark://127.0.0.1:{self.port}"
         try:
             self._master = self._start(
@@ -115,7 +116,7 @@ class SparkCluster:
             return processes.start([*HANGING, *line], log=log.fileno(), stdout=log.fileno(), env=environment, cwd="/")
 
     def _wait_for_workers(self) -> None:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
             text = (self._logs / "master").read_text(errors="replace")
             if text.count("Registering worker") >= self._count:
@@ -148,15 +149,8 @@ def _pyspark() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def _free_port(host: str) -> int:
-    with socket.socket() as free:
-        free.bind((host, 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 def _wait_for(host: str, port: int, process: subprocess.Popen[Any]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while time.monotonic() < deadline and process.poll() is None:
         with socket.socket() as door:
             if door.connect_ex((host, port)) == 0:

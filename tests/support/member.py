@@ -4,13 +4,13 @@
                                          "topics": ["clicks"], "strategies": ["cooperative-sticky"]}'
 
 Fields besides these: ``name``, ``instance`` (static id), ``rack``, ``priority``, ``facts``, ``settings`` (the
-strategy's), ``session_ms`` (6000), ``commit_ms`` (0: commit after each batch; -1: never; it commits what is done when
-partitions are revoked and when it leaves, too), ``work_ms`` (0: how long it works on a record after it has read it;
-confluent's member ignores it), ``poll_ms`` (100), ``poll_records`` (200), ``pause_ms`` (between polls), ``client``
-("kafka-python", "aiokafka", "confluent"), ``plain`` (true: the client's own strategies of those names), ``consumer``
-(more of the client's own arguments), ``lag`` (true: a lag feed), ``lag_s`` (10: seconds between two fetches),
-``acting`` (the numbers of ``Acting``), ``admin`` (the feed's arguments), ``plans`` (true: ``planned`` tells the
-``assignment`` too), ``own_log_level`` ("INFO").
+strategy's), ``session_ms`` (6000), ``beat_ms`` (a fifth of it), ``commit_ms`` (0: commit after each batch; -1: never;
+it commits what is done when partitions are revoked and when it leaves, too), ``work_ms`` (0: how long it works on a
+record after it has read it; confluent's member ignores it), ``poll_ms`` (100), ``poll_records`` (200), ``pause_ms``
+(between polls), ``client`` ("kafka-python", "aiokafka", "confluent"), ``plain`` (true: the client's own strategies of
+those names), ``consumer`` (more of the client's own arguments), ``lag`` (true: a lag feed), ``lag_s`` (10: seconds
+between two fetches), ``acting`` (the numbers of ``Acting``), ``admin`` (the feed's arguments), ``plans`` (true:
+``planned`` tells the ``assignment`` too), ``own_log_level`` ("INFO").
 
 Lines out: ``{"at": seconds, "event": ..., "member": name, ...}`` with the events
 

@@ -16,6 +16,7 @@ from tests.support.hanging import HANGING
 
 from apportion.errors import Unavailable
 from apportion.testing import processes
+from apportion.testing.broker import free_ports
 
 
 class S3Server:
@@ -71,9 +72,7 @@ class S3Server:
 
     def __enter__(self) -> S3Server:
         (self.root / self.bucket).mkdir(parents=True, exist_ok=True)
-        with socket.socket() as free:
-            free.bind((self._host, 0))
-            self.port = free.getsockname()[1]
+        [self.port] = free_ports(1)  # one that no connection is lent until the server listens there
         self._log = Path(tempfile.mkstemp(prefix="apportion-s3-", suffix=".log")[1])
         server = [str(self._program), "--port", f"{self._host}:{self.port}", "--quiet", "posix", str(self.root)]
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
@@ -81,7 +80,7 @@ class S3Server:
             self._process = processes.start(
                 [*HANGING, *server], log=log.fileno(), stdout=log.fileno(), env={**os.environ, **keys}
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break

@@ -264,8 +264,10 @@ class GroupConsumer:
 
         Raises
             CommitFailedError where this is no member at the moment: offsets without one are taken from anybody;
-            Unavailable where this librdkafka writes it in a form that is not known (known: ``CGMDv2``).
+            FencedInstanceIdError once another one has its instance id; Unavailable where this librdkafka writes it in a
+            form that is not known (known: ``CGMDv2``).
         """
+        self._assignor.raise_if_fenced()
         metadata, member = self._fetcher.consumer_group_metadata(), self._member._coordinator._generation
         if member.is_lost():
             raise CommitFailedError(f"this consumer is no member of group {self._member.config['group_id']!r} just now")
@@ -418,7 +420,7 @@ class GroupConsumer:
         self._stop_reading(gone)
         for part in gone:
             self._fetched.pop(part, None)
-        self._restart.clear()
+        self._restart -= gone  # no more than that: the member may let go of others meanwhile, on its own thread
         self._paused &= states.keys()
         self._owned = owned
         self._give_up(self._announced - owned)
@@ -482,7 +484,8 @@ class GroupConsumer:
     def _give_up(self, parts: set[Part]) -> None:
         """Tell the application that these are no longer its own."""
         gone, self._announced = set(parts), self._announced - parts
-        lost, self._expelled = gone & self._expelled, self._expelled - gone
+        lost = gone & self._expelled
+        self._expelled -= lost  # in place: the member's thread may add to it meanwhile
         for call, these in ((self._on_lost, lost), (self._on_revoked, gone - lost)):
             if call is not None and these:
                 call(self, [TopicPartition(*part) for part in sorted(these)])

@@ -160,7 +160,7 @@ class Broker(Client):
         """Whether the process lives."""
         return self.process is not None and self.process.poll() is None
 
-    def start(self, patience_s: float = 90) -> Self:
+    def start(self, patience_s: float = 240) -> Self:
         """Start, on the data of the last run if there was one, and wait until it serves."""
         if self.running:
             return self
@@ -324,7 +324,7 @@ class BrokerCluster(Client):
 
 
 def java(
-    main_class: str, *args: str, patience_s: float = 120, text: str | None = None, class_path: str | None = None
+    main_class: str, *args: str, patience_s: float = 300, text: str | None = None, class_path: str | None = None
 ) -> str:
     """Run a Java class of Kafka's or ours to its end and return its standard output.
 

@@ -37,5 +37,6 @@ def jars() -> str:
 @pytest.fixture(scope="session")
 def broker(jars: str) -> Iterator[Broker]:
     """One real broker for the session: make topics and groups of your own names on it, and do not kill it."""
-    with Broker(rack="a") as broker:
+    # Nobody kills it, so its own session may be long: a busy machine is no reason to fence it.
+    with Broker(rack="a", properties={"broker.session.timeout.ms": "60000"}) as broker:
         yield broker

@@ -23,7 +23,7 @@ def start(command: list[str], *, log: IO[Any] | int | None, **options: Any) -> s
     return process
 
 
-def end(process: subprocess.Popen[Any], *, how: int = signal.SIGTERM, patience_s: float = 20) -> None:
+def end(process: subprocess.Popen[Any], *, how: int = signal.SIGTERM, patience_s: float = 60) -> None:
     """Signal the process's group, wait, and kill it where it does not listen; quiet where it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, how)

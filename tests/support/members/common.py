@@ -117,7 +117,7 @@ def consumer_settings(config: Config, name: str) -> dict[str, Any]:
         "enable_auto_commit": False,
         "auto_offset_reset": "earliest",
         "session_timeout_ms": session_ms,
-        "heartbeat_interval_ms": session_ms // 5,
+        "heartbeat_interval_ms": config.get("beat_ms", session_ms // 5),
         "metadata_max_age_ms": config.get("metadata_ms", 1000),
     }
 

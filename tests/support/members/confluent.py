@@ -43,7 +43,7 @@ def made(config: Config, tell: Teller) -> Any:
         "enable.auto.commit": commit_ms > 0,
         "auto.commit.interval.ms": max(commit_ms, 100),
         "session.timeout.ms": session_ms,
-        "heartbeat.interval.ms": session_ms // 5,
+        "heartbeat.interval.ms": config.get("beat_ms", session_ms // 5),
         "metadata.max.age.ms": config.get("metadata_ms", 1000),
         "fetch.wait.max.ms": 100,
         **config.get("consumer", {}),
