@@ -309,12 +309,11 @@ class Batch:
     def _racks_of(self, entries: slice) -> tuple[list[tuple[str, ...]], Ints]:
         """The different lists of racks of some partitions, and which one each has."""
         at = self._racks_at[entries.start : entries.stop + 1]
-        lists: dict[tuple[str, ...], int] = {}
-        spelled = [lists.setdefault(self._rack_list(a, b), len(lists)) for a, b in pairwise(at.tolist())]
-        return list(lists), np.array(spelled, dtype=np.int64)
-
-    def _rack_list(self, first: int, last: int) -> tuple[str, ...]:
-        return tuple([self._racks[code] for code in self._rack_codes[first:last].tolist()])
+        octets, bounds = self._rack_codes[at[0] : at[-1]].tobytes(), (at - at[0]) * self._rack_codes.itemsize
+        lists: dict[bytes, int] = {}
+        spelled = [lists.setdefault(octets[a:b], len(lists)) for a, b in pairwise(bounds.tolist())]
+        codes = [np.frombuffer(piece, self._rack_codes.dtype) for piece in lists]
+        return [tuple(map(self._racks.__getitem__, of_list)) for of_list in codes], np.array(spelled, dtype=np.int64)
 
     def commit_places(self, row: Likeness, entries: Places) -> Ints:
         """(commits,) the place of each of the group's commits among its partitions; behind them where it has none."""

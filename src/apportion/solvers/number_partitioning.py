@@ -37,14 +37,12 @@ def deal_rounds(lag: Longs, members: int) -> Ints:
     """
     if members == 1 or not lag.any():
         return np.arange(len(lag)) % members  # every round begins with the first
-    owner = np.full(len(lag), NOBODY, dtype=np.int64)
+    rounds = -(-len(lag) // members)
     order = heaviest_first(lag)
-    held = np.zeros(members, dtype=lag.dtype)
-    for first in range(0, len(order), members):
-        round_ = order[first : first + members]
-        turns = np.argsort(held, kind="stable")[: len(round_)]
-        owner[round_] = turns
-        held[turns] += lag[round_]
+    by_lag = np.zeros(rounds * members, dtype=lag.dtype)
+    by_lag[: len(lag)] = lag[order]
+    owner = np.empty(len(lag), dtype=np.int64)
+    owner[order] = _turns(by_lag.reshape(1, rounds, members)).ravel()[: len(lag)]
     return owner
 
 
@@ -101,11 +99,16 @@ def _turns(by_lag: Longs) -> Ints:
     Behind a case's end lags are 0, which changes nobody's burden.
     """
     rows, rounds, members = by_lag.shape
-    turns = np.empty(by_lag.shape, dtype=np.int64)
-    held = np.zeros((rows, members), dtype=np.int64)
+    # What a member holds, times the members, plus its place: in the order of these numbers a round is dealt.
+    narrow = int(by_lag.max(initial=0)) * rounds * members**2 < 2**62
+    lags = by_lag.astype(np.int64 if narrow else object) * members
+    keys = np.empty_like(lags)
+    line = np.broadcast_to(np.arange(members, dtype=lags.dtype), (rows, members)).copy()
     for n in range(rounds):
-        turns[:, n] = order = np.argsort(held, axis=1, kind="stable")
-        np.put_along_axis(held, order, np.take_along_axis(held, order, axis=1) + by_lag[:, n], axis=1)
+        line.sort(axis=1)
+        keys[:, n] = line
+        line += lags[:, n]
+    turns: Ints = (keys % members).astype(np.int64)
     return turns
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Final, Literal
 
 from apportion.errors import BrokenAssignor
@@ -94,6 +95,16 @@ def traits_of(strategy: object) -> Traits:
     >>> traits_of(known()["failover"]).on_foreign, traits_of(object()).on_foreign
     ('stop', 'log')
     """
+    return _of_class(strategy) if isinstance(strategy, type) else _read(strategy)
+
+
+@lru_cache(maxsize=256)
+def _of_class(strategy: type) -> Traits:
+    """A build asks the same classes a hundred thousand times."""
+    return _read(strategy)
+
+
+def _read(strategy: object) -> Traits:
     traits = Traits(**{name: getattr(strategy, name) for name in _NAMES if hasattr(strategy, name)})
     if wrong := _wrong_facts(traits.facts):
         raise BrokenAssignor(f"the assignor {getattr(strategy, 'name', strategy)!r} asks for {wrong}.")
