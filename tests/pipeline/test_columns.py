@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pytest
 
-from apportion.pipeline.columns import UNDATED, days, values_of
+from apportion.pipeline.columns import UNDATED, bucket_of, days, in_table_order, values_of
+from apportion.tables.schemas import TABLES, arrow_schema
 
 INNER = pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32())), ("is_new", pa.bool_())])
 COLUMNS = [
@@ -51,3 +55,54 @@ def test_days_are_named_in_their_order_and_what_is_no_day_comes_last() -> None:
     assert days(times.slice(0, 2).cast(kind)).dictionary.to_pylist() == ["1970-01-01", "2026-01-31"]
     assert days(times.slice(4, 3).cast(kind)).to_pylist() == [UNDATED] * 3
     assert days(pa.array([], kind)).to_pylist() == []
+
+
+MOMENTS = (None, -1, 0, 86_399_999_999, 86_400_000_000, 253_402_300_800_000_000)
+
+
+def drawn(rng: Random, kind: pa.DataType) -> Any:
+    """A value of a column by which rows are ordered, often one that others have too."""
+    if pa.types.is_string(kind):
+        return rng.choice((None, "", "a", "b", "ü", "ab"))
+    if pa.types.is_timestamp(kind):
+        return pa.scalar(rng.choice(MOMENTS), kind)
+    if pa.types.is_boolean(kind):
+        return rng.choice((None, False, True))
+    return rng.choice((None, -1, 0, 5, 2**31 - 1))
+
+
+@pytest.mark.parametrize("name", [name for name, one in TABLES.items() if one.order])
+def test_rows_are_put_in_the_order_of_their_table(name: str) -> None:
+    """By day, what is of none last; then by its columns, null first and texts by their bytes; equal ones stay."""
+    rng, one = Random(name), TABLES[name]
+    schema = arrow_schema(one)
+    keys = [*one.order, *([one.day] if one.day and one.day not in one.order else [])]
+    columns = {
+        field.name: pa.array([drawn(rng, field.type) for _ in range(60)], field.type)
+        if field.name in keys
+        else pa.nulls(60, field.type)
+        for field in schema
+    }
+    rows = pa.table(columns, schema=schema).append_column("more", pa.array(range(60)))
+    plain = pa.table(
+        {key: rows[key].cast(pa.int64()) if pa.types.is_timestamp(rows[key].type) else rows[key] for key in keys}
+    ).to_pylist()
+
+    def key(n: int) -> list[Any]:
+        values = [plain[n][each] for each in one.order]
+        values = [v.encode() if isinstance(v, str) else v for v in values]
+        at = plain[n][one.day] if one.day else None
+        day = at // 86_400_000_000 if at is not None and 0 <= at < MOMENTS[-1] else 10**9
+        return [*([day] if one.day else []), *((v is not None, v if v is not None else 0) for v in values)]
+
+    expected = rows.take(pa.array(sorted(range(60), key=key))).select(schema.names)
+    assert in_table_order(rows, one).equals(expected)
+    assert in_table_order(expected, one).equals(expected), "what is in order stays"
+
+
+def test_a_name_has_one_bucket_wherever_it_stands_and_none_has_the_first() -> None:
+    names = pa.array(["a", None, "ü", "a", "", "orders", "b"])
+    for buckets in (1, 3, 7):
+        expected = [0 if name is None else crc32(name.encode()) % buckets for name in names.to_pylist()]
+        assert bucket_of(names, buckets).to_pylist() == expected
+        assert bucket_of(pa.chunked_array([names.slice(0, 3), names.slice(3)]), buckets).to_pylist() == expected

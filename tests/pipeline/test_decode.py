@@ -156,6 +156,21 @@ def test_a_hostile_record_cannot_make_the_memory_grow() -> None:
     assert max(sizes) * len(wide[1] or b"") < 2 * decode.PIECE_BYTES + len(wide[1] or b"")
 
 
+def test_others_come_in_pieces_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = made.batch(made.every_kind())
+    at_once = decode.decoded(pa.Table.from_batches([whole]))
+    monkeypatch.setattr(decode, "PIECE_BYTES", 100)
+    pieces = list(decode.every_row(whole))
+    assert [name for name, _ in pieces].count("epochs") > 3
+    for name in ("commits", "generations", "epochs", "rejects"):
+        rows = pa.Table.from_batches([rows for kind, rows in pieces if kind == name])
+        assert rows.num_rows == at_once[name].num_rows
+        assert sorted(where(rows)) == sorted(where(at_once[name]))
+    counted = sum(n for kind, rows in pieces if kind == "counts" for n in rows["records"].to_pylist())
+    rest = sum(at_once[name].num_rows for name in ("commits", "generations", "epochs"))
+    assert counted + rest == sum(at_once["counts"]["records"].to_pylist())
+
+
 def test_an_empty_batch_is_no_trouble() -> None:
     """Spark sends some."""
     assert list(decode.every_row(made.batch([]))) == []

@@ -18,6 +18,7 @@ from apportion.history.stood_still import standstills
 from apportion.history.verdicts import WINDOW
 from apportion.inputs.load_history import load_histories
 from apportion.pipeline import decode, end_samples, fold_rows, group_rows, lag_tables, newest_commits
+from apportion.pipeline.columns import TASK
 from apportion.tables import schemas
 from apportion.tables.schemas import arrow_schema
 
@@ -110,6 +111,75 @@ def test_windows_and_recent_commits_are_those_of_each_place(seed: int) -> None:
         before = [pair for pair in furthest if pair[0] < since][-1:]
         chosen = before + [pair for pair in furthest if pair[0] >= since]
         assert list(zip(row["recent_at"], row["recent_offset"], strict=True)) == chosen
+
+
+def test_commits_that_meet_at_an_offset_come_in_one_order_however_they_came() -> None:
+    """Only a hostile log has a group in several partitions; then time, what was committed and the partition decide."""
+    rows: list[Row] = []
+    for offset in (7, 3):
+        for at in (None, T0, T0 + 1):
+            for committed in (None, 5, 9):
+                for source in (4, 2):
+                    row: Row = dict.fromkeys(arrow_schema(schemas.COMMITS).names)
+                    row |= {"group": "g", "topic": "a", "partition": 0, "tombstone": committed is None, "key_type": 1}
+                    row |= {"committed": committed, "source_partition": source, "source_offset": offset}
+                    rows.append(row | {"commit_time": None if at is None else moment(at), "at": moment(T0)})
+
+    def key(row: Row) -> tuple[Any, ...]:
+        at = row["commit_time"]
+        time = -(2**63) if at is None else round(at.timestamp() * 1000)
+        return row["source_offset"], time, row["committed"] or 0, row["source_partition"]
+
+    names = ("source_offset", "commit_time", "committed", "source_partition")
+    expected = [tuple(row[name] for name in names) for row in sorted(rows, key=key)]
+    for seed in range(4):
+        shuffled = random.Random(seed).sample(rows, len(rows))
+        found = newest_commits.sorted_commits(table(shuffled, schemas.COMMITS, newest_commits.COLUMNS)).to_pylist()
+        assert [tuple(row[name] for name in names) for row in found] == expected
+
+
+def test_words_of_bodies_are_told_by_group_and_what_a_fold_reads_by_its_stored_names() -> None:
+    epochs = pa.table({
+        "group": ["g", "h", "g", "h"],
+        "body": ['{"topicName":"orders","x":"a b"}', None, '{"topicName":"orders","y":"ads.eu-1"}', "[]"],
+    })  # fmt: skip
+    found = group_rows.topics_named(epochs)
+    assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [
+        ("g", "ads.eu-1"), ("g", "orders"), ("g", "topicName"), ("g", "x"), ("g", "y")
+    ]  # fmt: skip
+    assert group_rows.topics_named(epochs.slice(1, 1)).schema == found.schema
+    assert group_rows.read_by_compact("generations") == [
+        "group", "source_offset", "at", "tombstone", "generation", "protocol_type", "protocol", "state_time",
+        "members", "source_partition",
+    ]  # fmt: skip
+    assert group_rows.read_by_compact("epochs") == [
+        "group", "source_offset", "at", "tombstone", "key_type", "member_id", "epoch", "body", "source_partition",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("planners", [1, 2, 16, 17, 40])
+def test_groups_that_may_be_alike_meet_in_one_task_and_large_ones_are_begun_first(planners: int) -> None:
+    sizes = [(n % 5, 1 + n % 3, n % 2, size) for n in range(40) for size in ((3,), (2, 1), (150, 60), (9_000, 1_000))]
+    rows = pa.table({
+        "group": [f"g{n}" for n in range(len(sizes))],
+        "topics": [[{"partitions": [0] * size} for size in each] for *_, each in sizes],
+        **{name: [[0] * size[n] for size in sizes] for n, name in enumerate(("members", "generations", "epochs"))},
+    })  # fmt: skip
+    task = group_rows._dealt(rows, planners)[TASK].to_pylist()
+    large = 8 if planners > 16 else 0
+    usual = planners - large
+    of_alike: dict[tuple[Any, ...], set[int]] = {}
+    for number, (*counts, each) in zip(task, sizes, strict=True):
+        if large and sum(each) >= 10_000:
+            assert number < 8
+        elif sum(each) >= 200:
+            assert large <= number < large + -(-usual // 2)
+        else:
+            assert large <= number < planners
+        if sum(each) < 10_000 or not large:
+            of_alike.setdefault((*counts, sum(each)), set()).add(number)
+    assert {len(tasks) for tasks in of_alike.values()} == {1}
+    assert len(set(task)) > min(planners, 20) // 2
 
 
 @pytest.mark.parametrize("known", [False, True])

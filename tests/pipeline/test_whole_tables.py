@@ -63,6 +63,9 @@ def test_what_a_task_hands_on_is_as_written_down(tmp_path: Path, monkeypatch: py
     rest = {name: rows for name, rows in made.items() if name not in TABLES}
     columns = {name: [f"{one.name}: {one.type}" for one in rows.schema] for name, rows in made.items()}
     as_written(WRITTEN, "a task's columns", columns)
+    empty = real({}, group_rows.BuildFacts(0, 0, decode.HOLES.empty_table(), {}, 1))
+    assert {name: [f"{one.name}: {one.type}" for one in rows.schema] for name, rows in empty.items()} == columns
+    assert {rows.num_rows for rows in empty.values()} == {0}, "a task without anything"
     as_written(WRITTEN, "a task's own rows", {name: plain(rows) for name, rows in rest.items()})
 
 
@@ -133,6 +136,12 @@ def test_rows_that_differ_have_digests_that_differ() -> None:
     table = pa.Table.from_pylist(rows)
     whole = digests.row_digests(table).tolist()
     assert len(set(whole)) == len(rows)
+    more = table.append_column("none", pa.nulls(len(rows)))
+    assert len({*digests.row_digests(more).tolist()}) == len(rows)
+    maps = [None, [], [("a", "b")], [("b", "a")], [("a", "b"), ("b", "a")], [("a", None)]]
+    named = pa.table({"names": pa.array(maps, pa.map_(pa.string(), pa.string()))})
+    assert len({*digests.row_digests(named).tolist()}) == len(maps)
+    assert digests.row_digests(named.slice(3)).tolist() == digests.row_digests(named).tolist()[3:]
     cut = [digests.row_digests(table.slice(at, 7)).tolist() for at in range(0, len(rows), 7)]
     assert [one for some in cut for one in some] == whole
     assert digests.row_digests(table.slice(0, 0)).tolist() == []
