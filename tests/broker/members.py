@@ -67,7 +67,7 @@ class Member:
         self.thread.join(30)
 
 
-def until(true: Callable[[], bool], patience_s: float = 40) -> bool:
+def until(true: Callable[[], bool], patience_s: float = 120) -> bool:
     ends = time.monotonic() + patience_s
     while time.monotonic() < ends:
         if true():

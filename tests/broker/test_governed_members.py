@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.clients.groups import Members, new_name, owned
+from tests.clients.groups import SESSION_MS, SHORT_MS, Members, new_name, owned
 from tests.clients.test_broker_takeover import refusals
 
 from apportion.assignors import find
@@ -46,7 +46,10 @@ def test_a_classic_failover_group_is_converted_keeps_24_and_0_and_comes_home(
     group = new_name("converted")
     rule = GroupRule(re.compile(group), find("failover"), PRIORITIES, convert=True)
     with Members(governed_broker, group, TOPICS, tmp_path) as members:
-        first, standby = (members.python(client, "failover", priority=p, name=f"pod-p{p}") for p in (10, 9))
+        first, standby = (
+            members.python(client, "failover", priority=p, name=f"pod-p{p}", session_ms=session_ms)
+            for p, session_ms in ((10, SHORT_MS), (9, SESSION_MS))
+        )
         assert until(lambda: count(first, standby) == [24, 0] and bool(standby.of("assigned")))
         running = Running(Governor(cluster, group, rule))
         try:
@@ -144,8 +147,7 @@ def test_a_governor_that_is_killed_leaves_the_plan_in_force_through_a_brokers_re
     finally:
         governor.kill()
         governor.wait(10)
-    time.sleep(7)  # the carrier's session
-    assert not live.read(cluster, [group])[0].carried
+    assert until(lambda: not live.read(cluster, [group])[0].carried), "the carrier's session is over"
     assert count(*members.values()) == [24, 0]
     governed_broker.restart()
     time.sleep(3)

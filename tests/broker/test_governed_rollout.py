@@ -45,7 +45,7 @@ def restart(broker: Broker, assignors: str, jar: Path | None) -> None:
 def check(bootstrap: str) -> tuple[int, int]:
     """The exit code of ``govern --check``, and how many brokers it says lack the class."""
     command = [sys.executable, "-m", "apportion", "govern", "--bootstrap-server", bootstrap, "--check"]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     return told.returncode, told.stdout.count("lacks")
 
 

@@ -66,11 +66,11 @@ class Newcomer:
         """Leave the group in good order; a second time does nothing."""
         if not self._end.is_set():
             self._end.set()
-            self._thread.join(10)
+            self._thread.join(120)
             self._consumer.close()
 
 
-def until(true: Callable[[], object], patience_s: float = 90) -> None:
+def until(true: Callable[[], object], patience_s: float = 180) -> None:
     """Wait until something holds, and fail where it does not."""
     end = time.monotonic() + patience_s
     while not true():

@@ -21,7 +21,7 @@ from apportion.testing.broker import Broker, free_ports
 from apportion.wire.coordinator import Commit, GroupGeneration, decode
 
 
-def until(holds: Callable[[], bool], patience_s: float = 60) -> None:
+def until(holds: Callable[[], bool], patience_s: float = 120) -> None:
     end = time.monotonic() + patience_s
     while not holds():
         assert time.monotonic() < end, "it never held"
@@ -72,7 +72,7 @@ def test_a_transaction_that_is_left_open_holds_up_no_record_behind_it(broker: Br
         until(lambda: consumer.poll(0.1) is None and bool(consumer.assignment()))
         tail = OffsetsTail(broker.bootstrap, Properties(), records.extend)
         tail.start()
-        assert tail.ready.wait(60)
+        assert tail.ready.wait(120)
         producer.init_transactions(60)
         producer.begin_transaction()
         commits = [confluent.TopicPartition(group, 0, 1)]
@@ -133,17 +133,25 @@ def test_what_is_written_while_the_tail_waits_for_the_topic_is_read() -> None:
 
 
 @pytest.mark.broker
-def test_the_first_record_of_a_new_cluster_is_read(jars: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_record_of_a_new_cluster_is_read(jars: str) -> None:
     """The first member makes ``__consumer_offsets``; until the tail looks for it again, all is written already."""
     import confluent_kafka as confluent
 
-    monkeypatch.setattr(offsets_tail, "RETRY_S", 8.0)
     records: list[TailRecord] = []
+    looks_again = threading.Event()
+
+    class Over(threading.Event):
+        """As long as it is not over, the tail waits for the test between two looks."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            return looks_again.wait(300) and super().wait(timeout)
+
     with Broker() as broker:
         broker.create_topic("t", 1)
         tail = OffsetsTail(broker.bootstrap, Properties(), records.extend)
+        tail._over = Over()
         tail.start()
-        assert tail.ready.wait(60)
+        assert tail.ready.wait(120)
         assert "shows no __consumer_offsets: nobody has joined a group or committed yet" in tail.trouble
         consumer = confluent.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first"})
         try:
@@ -152,5 +160,6 @@ def test_the_first_record_of_a_new_cluster_is_read(jars: str, monkeypatch: pytes
         finally:
             consumer.close()
         assert not records
+        looks_again.set()
         until(lambda: any(isinstance(decode(r.key, r.value), GroupGeneration) for r in records))
         tail.close()

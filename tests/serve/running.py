@@ -77,7 +77,7 @@ class Serving:
             return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]) / 1024  # type: ignore[index]
 
 
-def until(holds: Callable[[], Any], patience_s: float = 60) -> Any:
+def until(holds: Callable[[], Any], patience_s: float = 120) -> Any:
     """Wait until something holds, and give what it gave."""
     end = time.monotonic() + patience_s
     while not (found := holds()):
@@ -104,7 +104,7 @@ def serving(*options: str, bootstrap: str, tls: bool = False) -> Iterator[Servin
             return int(found[1]) if found else None
 
         try:
-            yield Serving(process, until(port, 90), tls, log)
+            yield Serving(process, until(port), tls, log)
         finally:
             process.send_signal(signal.SIGTERM)
             try:

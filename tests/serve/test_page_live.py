@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.report.browser import Browser
 
-from apportion.testing.broker import Broker
+from apportion.testing.broker import Broker, free_ports
 from bench import many_groups
 
 from .running import Serving, serving, until
@@ -202,13 +202,13 @@ def asked(server: Serving) -> dict[str, Any]:
 
 
 def test_a_server_that_goes_away_is_said_to_and_found_again(browser: Browser, broker: Broker) -> None:
-    with serving("--interval", "1", "--no-tail", bootstrap=broker.bootstrap) as other:
+    [port] = free_ports(1)  # one that no connection is lent while nobody listens there
+    options = ("--interval", "1", "--no-tail", "--listen", f"127.0.0.1:{port}")
+    with serving(*options, bootstrap=broker.bootstrap) as other:
         until(lambda: other.ask("/readyz")[0] == 200)
-        port = other.port
         live(browser, other, NAMES[0])
     says = "document.getElementById('source').textContent"
     until(lambda: browser.js(says).startswith("The server does not answer"))
-    options = ("--interval", "1", "--no-tail", "--listen", f"127.0.0.1:{port}")
     with serving(*options, bootstrap=broker.bootstrap):
         until(lambda: browser.js(says).startswith("live, as of 2"))
     assert json.dumps(browser.js("document.querySelectorAll('#groups tbody tr').length"))

@@ -38,8 +38,8 @@ def cluster(jars: str) -> Iterator[Broker]:
         for client in ("worker-0", "worker-1"):
             living.enter_context(Sharer(broker.bootstrap, SHARE, client))
         apps = [living.enter_context(StreamsApp(broker.bootstrap, STREAMS, f"pod-{n}", 1 + n)) for n in range(2)]
-        until(lambda: sum(app.tasks for app in apps) == 16 and all(app.standbys for app in apps), "all tasks run", 120)
-        until(lambda: settled(broker), "both groups are at rest", 60)
+        until(lambda: sum(app.tasks for app in apps) == 16 and all(app.standbys for app in apps), "all tasks run", 240)
+        until(lambda: settled(broker), "both groups are at rest", 240)
         yield broker
 
 
@@ -145,15 +145,15 @@ def test_a_server_shows_both_and_follows_their_epochs_by_record(cluster: Broker)
         StreamsApp(cluster.bootstrap, "later", "late-0") as first,
         JavaMember(cluster.bootstrap, NEW, ["jobs"], {"group.protocol": "consumer", "client.id": "n1"}),
     ):
-        until(lambda: first.tasks == 16, "the application runs", 90)
+        until(lambda: first.tasks == 16, "the application runs", 240)
         collector = Collector(
             ServerSettings(interval_s=0.5, personal=True), Connection(cluster.bootstrap, Properties())
         )
         collector.start()
         try:
-            until(lambda: {STREAMS, SHARE, NEW, "later"} <= set(collector.snapshot.groups), "all are seen", 60)
+            until(lambda: {STREAMS, SHARE, NEW, "later"} <= set(collector.snapshot.groups), "all are seen", 240)
             for name in (NEW, "later"):
-                until(lambda name=name: collector.snapshot.groups[name].past.generations, "its epoch is known", 60)
+                until(lambda name=name: collector.snapshot.groups[name].past.generations, "its epoch is known", 240)
             groups = collector.snapshot.groups
             assert {m.roles["shared"]["jobs"] for m in groups[SHARE].observed.members}
             assert groups[SHARE].past.generations == []
@@ -165,9 +165,9 @@ def test_a_server_shows_both_and_follows_their_epochs_by_record(cluster: Broker)
                 StreamsApp(cluster.bootstrap, "later", "late-1") as second,
                 JavaMember(cluster.bootstrap, NEW, ["jobs"], {"group.protocol": "consumer", "client.id": "n2"}),
             ):
-                until(lambda: first.tasks + second.tasks == 16 and second.tasks >= 5, "the second has its share", 90)
-                until(lambda: collector.snapshot.groups["later"].past.rebalances, "its epoch was read", 60)
-                until(lambda: collector.snapshot.groups[NEW].past.rebalances, "its epoch was read", 60)
+                until(lambda: first.tasks + second.tasks == 16 and second.tasks >= 5, "the second has its share", 240)
+                until(lambda: collector.snapshot.groups["later"].past.rebalances, "its epoch was read", 240)
+                until(lambda: collector.snapshot.groups[NEW].past.rebalances, "its epoch was read", 240)
             for name in ("later", NEW):
                 past = collector.snapshot.groups[name].past
                 assert past.rebalances[0].cause == "join"
