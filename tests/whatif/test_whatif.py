@@ -8,6 +8,8 @@ import pytest
 
 import apportion
 from apportion import whatif
+from apportion.cli import main
+from apportion.demo import dump
 from apportion.errors import ApportionError, BadInput, UnknownName
 from apportion.model.group_json import group_to_dict, read_group
 
@@ -160,3 +162,20 @@ def test_a_step_that_means_nothing_is_a_sentence(group: apportion.Group, step: s
 def test_a_hint_helps_with_a_misspelt_member(group: apportion.Group) -> None:
     with pytest.raises(UnknownName, match="Maybe you meant 'pod-1'"):
         whatif.leave(group, "pod1")
+
+
+@pytest.mark.parametrize(
+    ("group", "words", "under"),
+    [
+        ("profiles-kip848", [], "consumer, broker-uniform. "),
+        ("routes-kip848-regex", [], "consumer, broker-range. "),
+        ("ads-range", [], "eager, range. "),
+        ("ads-range", ["-A", "sticky"], "eager, sticky. "),
+        ("ads-range", ["--protocol", "cooperative"], "cooperative, cooperative-sticky. "),
+    ],
+)
+def test_a_rollout_goes_under_what_the_group_runs_unless_asked_otherwise(
+    group: str, words: list[str], under: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["what-if", str(dump()), "--group", group, "--rolling", *words]) == 0
+    assert f"\n{under}" in capsys.readouterr().out

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -337,17 +338,17 @@ def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints
     if group.state is None:
         return ints([]), ints([]), ints([])
     topic, state = {name: t for t, name in enumerate(group.topics)}, group.state
-    told = [
-        (topic[name], number, q, 0)
-        for q, m in enumerate(members.tolist())
-        for name, ids in state.standby[m].items()
-        if name in topic
-        for number in ids
-    ]
-    for q, m in enumerate(members.tolist()):
+    places = list(enumerate(members.tolist()))
+    # Topic, place, ids and what is lacking: copies of many ids at a time, which a rollout reads thousands of times.
+    told = [(name, q, ids, 0) for q, m in places for name, ids in state.standby[m].items() if name in topic]
+    for q, m in places:
         lags = state.recovery_lag[m].items()
-        told += [(topic[name], number, q, missing) for (name, number), missing in lags if name in topic]
-    t, number, at, lack = ints(told).reshape(-1, 4).T
+        told += [(name, q, (number,), missing) for (name, number), missing in lags if name in topic]
+    sizes = [len(ids) for _, _, ids, _ in told]
+    t, at, lack = (
+        ints([(topic[name], q, missing) for name, q, _, missing in told]).reshape(-1, 3).repeat(sizes, axis=0).T
+    )
+    number = ints([number for _, _, ids, _ in told for number in ids])
     highest = max(int(number.max(initial=0)), int(group.number.max(initial=0))) + 1
     described, wanted = group.topic_of * highest + group.number, t * highest + number
     p = np.searchsorted(described, wanted)
@@ -387,11 +388,13 @@ def _restored(group: Group, task_of: Ints, task: Ints, at: Ints, members: Ints) 
     first, last = (np.searchsorted(task_of[read], task, side=side) for side in ("left", "right"))
     copy = np.arange(len(task)).repeat(last - first)
     p = read[np.arange(len(copy)) - (np.cumsum(last - first) - last)[copy]]
-    order = np.argsort(p, kind="stable")
+    order = np.lexsort((p, members[at][copy]))
+    m, p = members[at][copy][order], p[order]
+    begins = np.flatnonzero(np.diff(m * group.T + group.topic_of[p], prepend=-1))
     standby: list[dict[str, list[int]]] = [{} for _ in group.members]
-    columns = (members[at][copy][order], group.topic_of[p[order]], group.number[p[order]])
-    for m, t, number in zip(*(column.tolist() for column in columns), strict=True):
-        standby[m].setdefault(group.topics[t], []).append(number)
+    numbers = group.number[p].tolist()
+    for begin, end in pairwise([*begins.tolist(), len(p)]):
+        standby[m[begin]][group.topics[group.topic_of[p[begin]]]] = numbers[begin:end]
     nothing: tuple[Mapping[str, str], ...] = ({},) * group.M
     tags = nothing if group.state is None else group.state.tags
     return MemberState(tags, tuple(standby), ({},) * group.M)

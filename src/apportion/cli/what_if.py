@@ -148,7 +148,7 @@ def _planned_under(
     from apportion.assignors import find
 
     if tasks is None:
-        name = args.assignor or (None if args.protocol else "cooperative-sticky")
+        name = args.assignor or (None if args.protocol else _runs(observed, args) or "cooperative-sticky")
         protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
         strategy = rollouts.strategy_for(protocol, name, settings_of(args))
         return observed.group, strategy, protocol, source.assumptions(observed)
@@ -158,6 +158,14 @@ def _planned_under(
     of_tasks = task_group(tasks.name, tasks.folded.generations)
     strategy = of_tasks.strategy(args.assignor, settings_of(args))
     return of_tasks.group, strategy, rollouts.protocol_of(strategy), of_tasks.sentences()
+
+
+def _runs(observed: Observed, args: argparse.Namespace) -> str | None:
+    """The strategy that the group runs itself, under which its rollout goes; None where it is not told or not known."""
+    from apportion.assignors import known
+
+    own = f"broker-{observed.protocol}" if observed.kind == "consumer" else observed.protocol
+    return own if getattr(args, "rollout", False) and own in known() else None
 
 
 def _like(steps: Sequence[str], member: str) -> list[str]:

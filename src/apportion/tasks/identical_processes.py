@@ -208,7 +208,7 @@ def _cheapest(start: Ints | None, task: Ints, process: Ints, cost: Ints, base: I
     """
     if len(task) > CHOICES_MAX:
         raise NotCounted
-    order = np.lexsort((process, cost, task))
+    order = np.argsort((task * (int(cost.max(initial=0)) + 1) + cost) * len(base) + process)
     task, process, cost = task[order], process[order], cost[order]
     tasks, first = np.unique(task, return_index=True)
     owner = process[first] if start is None else start.copy()
