@@ -142,3 +142,42 @@ def test_groups_are_told_apart_by_their_racks_however_many_there_are(replicas: i
         answers = rows_of(plans, [*rows, *({**one, "group": one["group"] + "+"} for one in rows)])
         for one in rows:
             assert answers[one["group"]] == answers[one["group"] + "+"] == alone(one, few), one["group"]
+
+
+def test_few_structures_are_kept_where_all_are_too_many_and_rows_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ["range", "lag-aware"]
+    rows = [row(*question(seed, f"g{seed}-{n}", f"p{n}", lag_seed=n)) for n in range(2) for seed in range(6)]
+    plenty = Plans(few)
+    whole = rows_of(plenty, rows)
+    assert len(plenty._patterns) > 3
+    assert plenty._partitions == sum(map(whatif._size, plenty._patterns))
+    monkeypatch.setattr(whatif, "KEPT_PARTITIONS", 1)
+    scarce = Plans(few)
+    for one in rows:
+        assert rows_of(scarce, [one]) == {one["group"]: whole[one["group"]]}
+        assert len(scarce._patterns) == 1, "the newest one"
+        assert scarce._partitions == sum(map(whatif._size, scarce._patterns))
+
+
+def test_groups_whose_names_mean_something_are_planned_by_themselves() -> None:
+    """Names that Java sorts otherwise, an empty instance id, a topic that is described twice, no name at all."""
+    few = ["sticky", "lag-aware", "broker-uniform"]
+    seed = next(s for s in range(50) if question(s)[2] and len(question(s)[1]) > 1)
+    rows = [row(*question(seed, f"g{n}", f"ü{n}", lag_seed=n)) for n in range(3)]
+    for n in range(3, 5):
+        rows.append(row(*question(seed, f"g{n}", f"p{n}", lag_seed=n)))
+        for member in rows[-1]["members"]:
+            member["instance_id"] = ""
+    for n in range(5, 7):
+        rows.append(row(*question(seed, f"g{n}", f"p{n}", lag_seed=n)))
+        rows[-1]["topics"] = [*rows[-1]["topics"], *rows[-1]["topics"][:1]]
+    plans = Plans(few)
+    answers = rows_of(plans, rows)
+    for one in rows:
+        assert answers[one["group"]] == alone(one, few), one["group"]
+    nameless = row(*question(seed, "g7", "p7"))
+    nameless["members"] = [{**member, "member_id": None} for member in nameless["members"]]
+    [answer] = rows_of(plans, [nameless])["g7"]
+    told = dict(zip(COLUMNS, answer, strict=True))
+    assert (told["assignor"], told["scenario"], told["generations"]) == ("", "as-is", 0)
+    assert told["error"].startswith("TypeError: ")
