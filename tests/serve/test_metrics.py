@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.demo import dump
 from apportion.errors import UnknownName
+from apportion.history.records import GenerationMember
 from apportion.history.stood_still import standstills
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
@@ -31,6 +32,7 @@ from apportion.inputs.load_history import load_histories
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
+from apportion.serve import answers as answering
 from apportion.serve import app, derived_state, switched
 from apportion.serve import collector as collecting
 from apportion.serve.answers import Answers
@@ -46,7 +48,7 @@ from apportion.serve.derived_state import (
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.exposition import EMPTY
 from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
-from apportion.serve.names import shown_ids
+from apportion.serve.names import nameless_seats, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
@@ -268,6 +270,38 @@ def test_client_ids_are_taken_out_of_member_ids_and_these_stay_different() -> No
     shown = shown_ids(members)
     assert len(set(shown.values())) == 5
     assert not any("ann" in name or "bob" in name for name in shown.values())
+
+
+def test_seats_without_a_shown_id_keep_their_own_and_all_lose_what_is_personal() -> None:
+    seats = [GenerationMember(name, client_id="ann", host="/10.0.0.1", instance_id="i") for name in ("ann-1", "b")]
+    assert nameless_seats(seats, {"ann-1": "1"}) == (
+        GenerationMember("1", instance_id="i"), GenerationMember("b", instance_id="i")
+    )  # fmt: skip
+
+
+def test_a_row_is_worked_out_again_only_where_something_of_its_group_has_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    worked_out: list[str] = []
+    own = answering.listed
+
+    def counted(state: GroupState) -> Any:
+        worked_out.append(state.group.name)
+        return own(state)
+
+    monkeypatch.setattr(answering, "listed", counted)
+    settings = ServerSettings(tail=False)
+    answers = Answers(Collector(settings, Connection("127.0.0.1:1", Properties())))
+    one = snapshot(*(seen(name, {"clicks": [0]}, {("clicks", 0): 1}) for name in "gh"), settings=settings)
+    for number in (1, 2, 3):
+        answers._take(replace(one, number=number))
+    assert worked_out == ["g", "h"]
+    other = snapshot(seen("g", {"clicks": [0, 1]}, {("clicks", 0): 1}), settings=settings)
+    answers._take(replace(one, number=4, groups={**one.groups, **other.groups}))
+    answers._take(replace(one, number=5, groups=other.groups))
+    assert worked_out == ["g", "h", "g"]
+    answers._take(replace(one, number=6))
+    assert worked_out == ["g", "h", "g", "g", "h"], "of a group that was gone nothing is kept"
 
 
 def test_shown_ids_that_collide_are_told_apart_in_the_order_of_members_however_many() -> None:
