@@ -157,6 +157,18 @@ def test_words_of_bodies_are_told_by_group_and_what_a_fold_reads_by_its_stored_n
     ]  # fmt: skip
 
 
+def test_what_members_said_that_they_owned_is_left_out_and_nothing_else() -> None:
+    """A tombstone has no members, which is not the same as a generation that nobody was in."""
+    member = pa.struct([("id", pa.string()), ("owned", pa.list_(pa.int32())), ("owned_generation", pa.int32())])
+    kind = pa.list_(pa.struct([("number", pa.int32()), ("members", pa.list_(member))]))
+    whole = [{"id": "a", "owned": [1, 2], "owned_generation": 3}, {"id": "b", "owned": None, "owned_generation": None}]
+    rows = [[{"number": 1, "members": None}, {"number": 2, "members": whole}], [], [{"number": 3, "members": []}]]
+    bare = [{"id": name, "owned": None, "owned_generation": None} for name in "ab"]
+    expected = [[rows[0][0], {"number": 2, "members": bare}], [], rows[2]]
+    assert group_rows._without_owned(pa.array(rows, kind)).to_pylist() == expected
+    assert group_rows._without_owned(pa.array(rows[2:], kind)).to_pylist() == expected[2:]
+
+
 @pytest.mark.parametrize("planners", [1, 2, 16, 17, 40])
 def test_groups_that_may_be_alike_meet_in_one_task_and_large_ones_are_begun_first(planners: int) -> None:
     sizes = [(n % 5, 1 + n % 3, n % 2, size) for n in range(40) for size in ((3,), (2, 1), (150, 60), (9_000, 1_000))]
