@@ -117,7 +117,7 @@ def test_the_record_and_what_waits_are_counted_from_what_changes(seed: int):
             owned.setdefault(topic, []).append(p)
         topics = ["a"] if seed % 4 == 1 and m == 0 else ["a", "b"]
         members[f"m{m}"] = {"topics": topics, "owned": owned, "generation": 3 if seed % 3 else draw.choice((2, 3))}
-    group = build({"topics": {"a": 12, "b": 12}, "members": members})
+    group = build({"topics": {"a": 12, "b": 12, **({"nobody's": 3} if seed % 2 else {})}, "members": members})
     planned = plan(group, "cooperative-sticky")
     holds = np.array([draw.random() < 0.7 for _ in range(group.M)])
     waits = hand_over(group, planned.owner, holds)
@@ -128,6 +128,9 @@ def test_the_record_and_what_waits_are_counted_from_what_changes(seed: int):
         assert set(waits.nonzero()[0].tolist()) == rightly
     one = record(planned, planned.owner, waits, 4, "", 0.0)
     both = list(zip(past, now, strict=True))
+    wanted = {topic for fields in members.values() for topic in fields["topics"]}
+    assert (one.members, one.partitions, one.generation) == (group.M, 12 * len(wanted), 4)
+    assert one.withheld == sum(waits.tolist())
     assert one.kept == sum(a == b != NOBODY for a, b in both)
     assert one.moved == sum(a != NOBODY and b not in (a, NOBODY) for a, b in both)
     assert one.given == sum(a == NOBODY != b for a, b in both)
