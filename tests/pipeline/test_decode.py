@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -77,6 +78,11 @@ def test_large_and_fixed_binaries_read_the_same() -> None:
     large = whole.set_column(0, "key", whole["key"].cast(pa.large_binary()))
     large = large.set_column(1, "value", whole["value"].cast(pa.large_binary()))
     assert commits_of(large).equals(commits_of(whole))
+    fixed = decode.column(pa.array([b"ab", None, b"cd"], pa.binary(2)))
+    assert fixed.valid is not None
+    assert fixed.valid.tolist() == [True, False, True]
+    rows = [fixed.octets[a:b].tobytes() for a, b in pairwise(fixed.offsets.tolist())]
+    assert (rows[0], rows[2]) == (b"ab", b"cd")
 
 
 def test_commits_keep_what_the_bytes_say() -> None:

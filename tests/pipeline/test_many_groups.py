@@ -279,6 +279,8 @@ def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyP
     known = end_samples.described(table(ends, schemas.ENDS, None), arrow_schema(schemas.TOPICS).empty_table())
     tables = {**left, "logs": known}
     whole = lag_tables.lag_tables(tables, T0 + 8_000, 0)
+    turned = {**tables, "logs": known.take(pa.array(range(known.num_rows)[::-1]))}
+    assert lag_tables.lag_tables(turned, T0 + 8_000, 0) == whole, "in whatever order logs come"
     monkeypatch.setattr(lag_tables, "SAMPLES_AT_ONCE", 5)
     assert len(list(lag_tables.LagRows.of(tables).pieces())) > 10
     pieces = lag_tables.lag_tables(tables, T0 + 8_000, 0)

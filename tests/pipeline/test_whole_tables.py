@@ -69,6 +69,17 @@ def test_what_a_task_hands_on_is_as_written_down(tmp_path: Path, monkeypatch: py
     as_written(WRITTEN, "a task's own rows", {name: plain(rows) for name, rows in rest.items()})
 
 
+@pytest.mark.parametrize(("groups", "size"), [(1, 1 << 20), (3, 1 << 20), (256, 1), (256, 4_000)])
+def test_groups_that_are_folded_some_at_a_time_give_the_rows_of_all_at_once(
+    groups: int, size: int, odd: in_process.Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_rows, "GROUPS_AT_ONCE", groups)
+    monkeypatch.setattr(group_rows, "BYTES_AT_ONCE", size)
+    tables = in_process.tables_of(traps.write(tmp_path / "dump"), ("range",))
+    for name in ("gold/rebalances", "gold/epochs", "gold/groups", "gold/group_state", "gold/lag"):
+        assert tables[name].equals(odd[name]), name
+
+
 def test_the_recorded_clusters_tables_have_the_sums_that_were_written_down() -> None:
     tables = in_process.tables_of(RECORDED, ("sticky", "lag-aware", "broker-range"))
     sums = {}
