@@ -198,9 +198,9 @@ CLOSES = """
     started = time.monotonic()
     try:
         while True:
-            count += consumer.poll(30.0) is not None
+            count += consumer.poll(300.0) is not None
     except RuntimeError as closed:
-        print(count, closed, time.monotonic() - started < 10)
+        print(count, closed, time.monotonic() - started < 200)
 """
 
 
@@ -211,7 +211,7 @@ def test_close_in_a_signal_handler_commits_and_leaves(broker: Broker, ends: str)
     broker.create_topic(topic, 1)
     write(broker, topic, 20)
     command = [sys.executable, "-c", textwrap.dedent(CLOSES), broker.bootstrap, group, topic, ends]
-    member = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    member = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     if ends == "exit":
         assert member.returncode == 7, member.stderr
     else:
@@ -499,7 +499,7 @@ def test_partitions_without_a_leader_keep_no_other_one_waiting(caplog: pytest.Lo
                 slowest = max(slowest, take(0.5))
                 assert time.monotonic() < end, (read, alive)
             assert read == dict.fromkeys(alive, 100)
-            assert slowest < 5
+            assert slowest < 20, "nobody waits for a request to those brokers, which is given 30 s"
             assert caplog.text.count("no broker tells yet where to begin in") == 1
             cluster.brokers[1].start()
             until(lambda: take(0.5) and sum(read.values()) == 600)
@@ -514,8 +514,8 @@ def test_close_from_another_thread_ends_the_poll_that_waits(broker: Broker):
     timer = threading.Timer(0.3, consumer.close)
     timer.start()
     began = time.monotonic()
-    assert consumer.poll(60) is None
-    assert time.monotonic() - began < 20
+    assert consumer.poll(600) is None
+    assert time.monotonic() - began < 300
     timer.join()
     with pytest.raises(RuntimeError, match="closed"):
         consumer.poll(0)
@@ -541,7 +541,7 @@ def test_a_forked_process_is_told_to_make_a_consumer_of_its_own(broker: Broker):
 
         process = context.Process(target=child)
         process.start()
-        process.join(30)
+        process.join(120)
         assert process.exitcode == 0
         for whose in ("GroupConsumer", "GroupConsumer", "KafkaConsumer", "KafkaConsumer"):
             assert answers.get().startswith(f"this {whose} was made before this process was forked")

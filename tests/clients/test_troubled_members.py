@@ -270,7 +270,7 @@ def test_members_follow_a_coordinator_that_moves_to_another_broker():
         with cluster.brokers[0].admin() as admin:
             for group in groups.values():
                 assert coordinator(admin, group) == 1
-        assert max(slowest) < 10, slowest
+        assert max(slowest) < 25, slowest  # a request that is not answered is given 30 s
         for reader in readers:
             reader.close()
         for client, group in groups.items():

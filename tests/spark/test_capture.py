@@ -339,6 +339,12 @@ def test_what_compaction_took_between_two_runs_is_seen(kafka: Broker, spark: Any
         "segment.ms=200,min.cleanable.dirty.ratio=0.001,max.compaction.lag.ms=200",
     )  # fmt: skip
     wait_for_compaction(kafka, number, bronze.FolderBronze(locate(tmp_path), tmp_path).position()[number])
+    # From here on nothing more: other tests compare what two captures read of this log, one after the other.
+    kafka.tool(
+        "kafka.admin.ConfigCommand", "--alter", "--entity-type", "topics", "--entity-name", "__consumer_offsets",
+        "--delete-config", "segment.ms,min.cleanable.dirty.ratio,max.compaction.lag.ms",
+        "--add-config", "min.compaction.lag.ms=86400000",
+    )  # fmt: skip
     lines: list[str] = []
     found = job.capture(kafka.bootstrap, tmp_path, spark=spark, progress=lines.append)
     assert found.missing > 0
