@@ -66,6 +66,19 @@ def test_tables_on_s3_are_read_by_other_engines(s3: S3Server, local: Path, far: 
     assert count == len(rows_of(local / "tables" / "gold/lag")) > 0
 
 
+def test_a_file_that_did_not_change_is_uploaded_once(s3: S3Server, tmp_path: Path) -> None:
+    """As a build that goes on needs it: an object of another time is another file to it."""
+    file, stored = tmp_path / "a", s3.root / s3.bucket / "once" / "a"
+    file.write_text("first")
+    s3.upload(tmp_path, "once")
+    before = stored.stat().st_mtime_ns
+    s3.upload(tmp_path, "once")
+    assert stored.stat().st_mtime_ns == before
+    file.write_text("second")
+    s3.upload(tmp_path, "once")
+    assert stored.read_text() == "second"
+
+
 def test_the_lock_of_an_object_store_is_made_by_one_alone(spark: Any, s3: S3Server) -> None:
     """Only if absent, by the store's word; and it is overwritten, read and deleted as any text."""
     one, other = (shelves.HadoopShelf(spark, "s3a://lake/locks") for _ in range(2))

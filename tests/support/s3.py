@@ -33,6 +33,8 @@ class S3Server:
         self.bucket, self._host = bucket, host
         self.access_key, self.secret_key = secrets.token_hex(8), secrets.token_hex(16)
         self.port = 0
+        self._uploaded: dict[str, tuple[int, int]] = {}
+        """Object to the size and time of the file that it was when it was put there."""
 
     @property
     def address(self) -> str:
@@ -57,7 +59,7 @@ class S3Server:
         }  # fmt: skip
 
     def upload(self, folder: Path, prefix: str) -> None:
-        """Put the files of a folder below a prefix of the bucket, as any client would."""
+        """Put the files of a folder below a prefix of the bucket, those that are new or changed."""
         from pyarrow import fs
 
         store = fs.S3FileSystem(
@@ -65,10 +67,13 @@ class S3Server:
             endpoint_override=f"{self._host}:{self.port}",
         )  # fmt: skip
         for file in sorted(folder.rglob("*")):
-            if file.is_file():
-                target = f"{self.bucket}/{prefix}/{file.relative_to(folder)}"
+            target = f"{self.bucket}/{prefix}/{file.relative_to(folder)}"
+            stat = file.stat()
+            mark = stat.st_size, stat.st_mtime_ns
+            if file.is_file() and self._uploaded.get(target) != mark:
                 with store.open_output_stream(target) as out:
                     out.write(file.read_bytes())
+                self._uploaded[target] = mark
 
     def __enter__(self) -> S3Server:
         (self.root / self.bucket).mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from apportion.history import rows
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.epochs import epoch_rows
-from apportion.history.fold import Folded, Present, fold
+from apportion.history.fold import Present, fold
 from apportion.history.rebalance_rows import Rebalance, rebalances
 from apportion.history.records import CLASSIC, CONSUMER, Generation
 from apportion.history.scenarios import sentence
@@ -25,7 +25,7 @@ def folded_rows(row: Row) -> dict[str, list[Row]]:
     """What a row of ``histories`` comes to, as rows: ``present``, ``rebalances``, ``epochs``."""
     group, generations = row["group"], list[Generation]()
     try:
-        folded = folded_of(row)
+        folded = fold(rows.events(row["group"], row["generations"], row["epochs"]), row["names"] or {})
         generations = folded.generations
         present, changes = _present(group, folded.present), rebalances(generations, _habits(row))
         stood = standstills(generations, changes)
@@ -66,8 +66,3 @@ def _unreadable(row: Row, error: Exception) -> Row:
     kind = CLASSIC if row["generations"] else CONSUMER
     state = f"Unreadable: {sentence(error)}"
     return {**_present(row["group"], None), "type": kind, "state": state, "readable": False}
-
-
-def folded_of(row: Row) -> Folded:
-    """A row of ``histories`` as generations and present."""
-    return fold(rows.events(row["group"], row["generations"], row["epochs"]), row["names"] or {})

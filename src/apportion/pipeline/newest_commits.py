@@ -79,7 +79,8 @@ def places(commits: pa.Table, since_ms: int, before: pa.Table | None = None) -> 
     """
     before = SCHEMA.empty_table() if before is None else before
     new, old, count = _numbers(commits, before)
-    whole = pa.concat_tables([before.select(_NEWEST), _newest_of(commits)]).combine_chunks()
+    of_commits = {**{name: commits[name] for name in (*KEY, *COMMIT)}, "standing": pc.invert(commits["tombstone"])}
+    whole = pa.concat_tables([before.select(_NEWEST), pa.table(of_commits)]).combine_chunks()
     row = np.full(count, -1)
     row[old] = np.arange(len(old))
     row[new] = len(old) + np.arange(len(new))  # sorted: of one place the newest stays
@@ -128,11 +129,6 @@ def _numbers(commits: pa.Table, before: pa.Table) -> tuple[Ints, Ints, int]:
     ]
     every = united(*keys)
     return np.searchsorted(every, keys[0]), np.searchsorted(every, keys[1]), len(every)
-
-
-def _newest_of(commits: pa.Table) -> pa.Table:
-    columns = {name: commits[name] for name in (*KEY, *COMMIT)}
-    return pa.table({**columns, "standing": pc.invert(commits["tombstone"])})
 
 
 def _flat(before: pa.Table, *names: str) -> tuple[list[pa.Array], Ints]:

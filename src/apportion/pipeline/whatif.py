@@ -189,13 +189,9 @@ def _of_groups(planned: Sequence[tuple[str, Columns]]) -> dict[str, pa.Array]:
         try:
             arrays[name] = pa.array(values, kind)
         except (OverflowError, pa.ArrowInvalid):
-            arrays[name] = pa.array([_fitting(value) for value in values], kind)
+            # A lag that is more than 64 bits can hold, which offsets of no broker add up to.
+            arrays[name] = pa.array([None if isinstance(n, int) and n >= 2**63 else n for n in values], kind)
     return arrays
-
-
-def _fitting(value: Any) -> Any:
-    """The value; None for a lag that is more than 64 bits can hold, which offsets of no broker add up to."""
-    return None if isinstance(value, int) and value >= 2**63 else value
 
 
 def _of_blocks(

@@ -99,7 +99,8 @@ def _borrowed(spark: SparkSession) -> Iterator[None]:
 
     Of blocks of one session that overlap the last one to end puts the settings back.
     """
-    name = _name_of(spark)
+    session: Any = spark  # its name is the same for all objects that stand for it
+    name = str(session.session_id if is_connect(spark) else session._jsparkSession.sessionUUID())
     with _BORROWING:
         before, blocks = _LOANS.get(name) or (settle(spark), 0)
         _LOANS[name] = before, blocks + 1
@@ -138,12 +139,6 @@ def _put_back(spark: SparkSession, before: Mapping[str, str | None]) -> None:
             spark.conf.unset(name)
         else:
             spark.conf.set(name, value)
-
-
-def _name_of(spark: SparkSession) -> str:
-    """The same for all objects that stand for one session."""
-    session: Any = spark
-    return str(session.session_id if is_connect(spark) else session._jsparkSession.sessionUUID())
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -66,7 +66,7 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Collection[JarSet]) -
     all_settings = {"spark.master": master, **TABLE_SETTINGS, **_everywhere(scratch, quick)}
     executors = {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON") or "python3"}
     all_settings |= _on_this_machine(scratch, cores) if is_local(master) else executors
-    all_settings |= packages.settings(sets)
+    all_settings |= {**packages.settings(sets), "spark.driver.extraClassPath": packages.first_jars(sets)}
     if DELTA in sets:
         all_settings |= {**_DELTA_AT_START, **DELTA_SETTINGS}
     if S3A in sets:
@@ -94,11 +94,10 @@ def _everywhere(scratch: Path, quick: bool) -> dict[str, str]:
     if quick:
         # That alone would leave 48 MB for compiled code, which a long build fills; 240 MB is Java's own measure.
         every_jvm += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"]
-    java_options = [f"-Dlog4j2.configurationFile={log4j}", f"-Djava.io.tmpdir={scratch}", *every_jvm]
-    java_options += [f"-Dderby.system.home={scratch}"]
+    of_driver = f"-Dlog4j2.configurationFile={log4j} -Djava.io.tmpdir={scratch} -Dderby.system.home={scratch}"
     return {
         "spark.driver.memory": os.environ.get("APPORTION_SPARK_MEMORY", "2g"),
-        "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.driver.extraJavaOptions": " ".join([of_driver, *every_jvm]),
         "spark.executor.extraJavaOptions": " ".join(every_jvm),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.files.maxPartitionBytes": "16m",
