@@ -6,6 +6,7 @@ import random
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.pipeline.in_process import tables_of
@@ -136,6 +137,32 @@ def test_commits_that_meet_at_an_offset_come_in_one_order_however_they_came() ->
         shuffled = random.Random(seed).sample(rows, len(rows))
         found = newest_commits.sorted_commits(table(shuffled, schemas.COMMITS, newest_commits.COLUMNS)).to_pylist()
         assert [tuple(row[name] for name in names) for row in found] == expected
+
+
+@pytest.mark.parametrize("kind", list(group_rows.RECORDS))
+def test_records_that_meet_at_an_offset_are_folded_in_one_order_however_they_came(kind: str) -> None:
+    """By group and offset, then by what is told of them, null first."""
+    draw = random.Random(kind)
+    ties = [name for name in ("at_ms", "tombstone", "key_type", "generation", "member_id")
+            if name in group_rows.RECORDS[kind].names]  # fmt: skip
+    choices: dict[str, tuple[Any, ...]] = {
+        "at_ms": (None, T0, T0 + 1), "tombstone": (False, True), "key_type": (3, 5), "generation": (None, 1, 2),
+        "member_id": (None, "", "b", "ü"),
+    }  # fmt: skip
+    rows = [
+        {"group": n % 2, "source_offset": draw.choice((5, 9)), **{name: draw.choice(choices[name]) for name in ties}}
+        for n in range(150)
+    ]
+
+    def key(row: Row) -> list[tuple[bool, Any]]:
+        values = [row[name] for name in ("group", "source_offset", *ties)]
+        return [(v is not None, v.encode() if isinstance(v, str) else v or 0) for v in values]
+
+    for seed in range(3):
+        shuffled = random.Random(seed).sample(rows, len(rows))
+        given = pa.Table.from_pylist([{name: row[name] for name in ("source_offset", *ties)} for row in shuffled])
+        order = group_rows._order(given, np.array([row["group"] for row in shuffled]))
+        assert [key(shuffled[at]) for at in order] == sorted(map(key, rows))
 
 
 def test_words_of_bodies_are_told_by_group_and_what_a_fold_reads_by_its_stored_names() -> None:

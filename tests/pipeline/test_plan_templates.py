@@ -15,7 +15,7 @@ from apportion.assignors import known
 from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
 from apportion.history.scenarios import Outcome, what_if
-from apportion.pipeline import whatif
+from apportion.pipeline import plan_templates, whatif
 from apportion.pipeline.whatif import Plans, _question
 from bench.whatif_rows import batch, row
 
@@ -181,3 +181,29 @@ def test_groups_whose_names_mean_something_are_planned_by_themselves() -> None:
     told = dict(zip(COLUMNS, answer, strict=True))
     assert (told["assignor"], told["scenario"], told["generations"]) == ("", "as-is", 0)
     assert told["error"].startswith("TypeError: ")
+
+
+def test_plans_that_a_structure_does_not_give_back_are_laid_on_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong(plan_templates.Pattern):
+        """One whose lags or members are not those that its group was planned with."""
+
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            self.right = False
+
+    few = ["range", "lag-aware"]
+    rows = [row(*question(seed, f"g{seed}-{n}", f"p{n}", lag_seed=n)) for n in range(3) for seed in range(3)]
+    known = Plans(few)
+    expected = rows_of(known, rows)
+    assert any(known._patterns.values())
+    monkeypatch.setattr(whatif, "Pattern", Wrong)
+    plans = Plans(few)
+    assert rows_of(plans, rows) == expected == {one["group"]: alone(one, few) for one in rows}
+    assert not any(plans._patterns.values())
+
+
+def test_texts_are_told_by_their_place_among_the_different_ones_and_none_comes_last() -> None:
+    for texts in (["b", None, "a", "b", "c"], [None], [], ["a"], [None, "z", *"ihgfedcba"]):
+        words, places = plan_templates._coded(pa.array(texts, pa.string()))
+        assert words == [*sorted({text for text in texts if text is not None}), None]
+        assert [words[at] for at in places.tolist()] == texts
