@@ -15,7 +15,7 @@ from apportion.model.plan import Answer, Plan
 from apportion.strategy.assignor import Assignor
 from apportion.strategy.registry import find
 from apportion.strategy.settings import changed_settings
-from apportion.strategy.traits import traits_of
+from apportion.strategy.traits import facts_of, traits_of
 from apportion.wording import kind_of
 
 
@@ -45,7 +45,7 @@ def plan(
 
 def checked(group: Group, assignor: Assignor) -> Answer:
     """A strategy's answer to a group, without the plan around it; ``BrokenAssignor`` where it is none."""
-    answer = assignor.assign(group.with_facts(traits_of(assignor).facts))
+    answer = assignor.assign(group.with_facts(facts_of(assignor)))
     if not isinstance(answer, Answer):
         answer = Answer(answer)
     check_owners(assignor.name, group, answer.owner)

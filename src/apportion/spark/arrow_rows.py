@@ -54,11 +54,8 @@ def packed(kind: str, bucket: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, rows.schema, options=_PACKING) as stream:
             stream.write_table(rows.slice(first, at_once))
-        columns = [
-            pa.array([kind]),
-            pa.array([bucket], pa.int32()),
-            pa.array([sink.getvalue().to_pybytes()], pa.binary()),
-        ]
+        payload = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+        columns = [pa.array([kind]), pa.array([bucket], pa.int32()), payload]
         yield pa.RecordBatch.from_arrays(columns, schema=ARROW)
 
 

@@ -45,7 +45,10 @@ def write_rows(file: Path, rows: pa.Table, bundles: bool = False) -> None:
 
     with drafted(file) as draft:
         at_once = 1 if bundles else ROWS_A_GROUP
-        pq.write_table(rows, draft, row_group_size=at_once, use_dictionary=not bundles, store_schema=False)
+        # In a table with a row a partition offsets, times and rates hardly repeat: texts alone are worth a dictionary.
+        texts = [field.name for field in rows.schema if field.type == pa.string()]
+        words = texts if "partition" in rows.column_names else not bundles
+        pq.write_table(rows, draft, row_group_size=at_once, use_dictionary=words, store_schema=False)
 
 
 @contextmanager

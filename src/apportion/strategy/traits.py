@@ -105,10 +105,20 @@ def _of_class(strategy: type) -> Traits:
 
 
 def _read(strategy: object) -> Traits:
-    traits = Traits(**{name: getattr(strategy, name) for name in _NAMES if hasattr(strategy, name)})
-    if wrong := _wrong_facts(traits.facts):
+    facts_of(strategy)
+    return Traits(**{name: getattr(strategy, name) for name in _NAMES if hasattr(strategy, name)})
+
+
+def facts_of(strategy: object) -> Mapping[str, Fact]:
+    """The facts alone, as ``traits_of`` gives them and raises: each plan asks for them.
+
+    >>> facts_of(object())
+    {}
+    """
+    facts: Mapping[str, Fact] = getattr(strategy, "facts", {})
+    if wrong := _wrong_facts(facts):
         raise BrokenAssignor(f"the assignor {getattr(strategy, 'name', strategy)!r} asks for {wrong}.")
-    return traits
+    return facts
 
 
 def _wrong_facts(declared: object) -> str:
