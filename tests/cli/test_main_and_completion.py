@@ -23,7 +23,7 @@ from apportion import cli
 from apportion.cli import completion, output, parser, source
 from apportion.errors import BadInput, Unavailable
 from apportion.governing import governor, service
-from apportion.inputs import cluster, config, live
+from apportion.inputs import cluster, config, group_descriptions
 from apportion.serve import server
 
 from .conftest import ADS, HERE, Runner
@@ -82,7 +82,7 @@ def test_a_word_may_become_what_it_might(
         return ask()
 
     monkeypatch.setattr(cluster, "patiently", patiently)
-    monkeypatch.setattr(live, "reads", lambda group: group["read"])
+    monkeypatch.setattr(group_descriptions, "reads", lambda group: group["read"])
     words = line.replace("DUMP", DUMP).split(" ") if line else []
     done = run("__complete", *words)
     assert (done.code, done.err) == (0, "")

@@ -25,6 +25,7 @@ from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
 from apportion.inputs import live, offsets_log, pasted, series
+from apportion.inputs.cluster_round import Look
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
@@ -331,17 +332,17 @@ def test_a_misspelt_group_gets_a_hint(cluster: Broker) -> None:
 @pytest.mark.parametrize("kind", ["classic", "consumer"])
 def test_a_group_that_ends_while_all_are_asked_is_left_out(cluster: Broker, kind: str, monkeypatch: Any) -> None:
     """Listed, then deleted on the real broker before it is described: the others are shown; by name, an error."""
-    describe = live._described
+    describe = Look._described
 
-    def deleted_first(admin: Any, names: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-        if "live-gone" in names:
-            admin.delete_groups(["live-gone"])
-        return describe(admin, names)
+    async def deleted_first(look: Look, kinds: Mapping[str, str], nodes: Mapping[str, int]) -> dict[str, Any]:
+        if "live-gone" in kinds:
+            await look.admin._async_delete_groups(["live-gone"])
+        return await describe(look, kinds, nodes)
 
     def asked_for(names: list[str] | None) -> set[str]:
         leave_behind(cluster, "live-gone", kind)
         with monkeypatch.context() as patched:
-            patched.setattr(live, "_described", deleted_first)
+            patched.setattr(Look, "_described", deleted_first)
             return {group.name for group in live.groups(connection(cluster), names)}
 
     shown = asked_for(None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apportion.arrays import NOBODY
-from apportion.inputs import live
+from apportion.inputs import group_descriptions, live
 from apportion.model.build import build
 from apportion.report.oddities import oddities
 from apportion.wire.assignment import Assignment, write_assignment
@@ -26,7 +26,7 @@ def test_while_a_group_rebalances_a_member_wants_what_it_holds() -> None:
         )
         for name, assigned in (("old", holds), ("new", b""))
     ]
-    facts = live.classic_facts(
+    facts = group_descriptions.classic_facts(
         described(group_id="g", group_state="PreparingRebalance", protocol_data="range", members=members)
     )
     entries = {"t": {p: {"partition": p, "begin": 0, "end": 9} for p in range(3)}}
@@ -53,7 +53,7 @@ def test_members_that_subscribe_by_one_expression_want_the_same() -> None:
         "members": [member("a", "t.*", "t1", "t1"), member("b", "t.*", "", "t2"), member("idle", "t.*"),
                     member("other", "u.*"), member("plain", None, "named")],
     }  # fmt: skip
-    assert {name: fields["topics"] for name, fields in live.consumer_facts(group)["members"].items()} == {
+    assert {name: fields["topics"] for name, fields in group_descriptions.consumer_facts(group)["members"].items()} == {
         **{name: ["named", "t1", "t2"] for name in ("a", "b", "idle")}, "other": ["named"], "plain": ["named"],
     }  # fmt: skip
 
@@ -121,7 +121,9 @@ def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> 
     member = described.DescribedGroupMember(
         member_id="m", client_id="c", client_host="/h", member_metadata=bytes_, member_assignment=bytes_
     )
-    told = live.classic_facts(described(group_id="g", group_state="Stable", protocol_data="range", members=[member]))
+    told = group_descriptions.classic_facts(
+        described(group_id="g", group_state="Stable", protocol_data="range", members=[member])
+    )
     assert told["members"]["m"]["topics"] == []
     assert told["members"]["m"]["owned"] == {}
     assert told["sentences"][0].startswith("What m says is no consumer's: ")

@@ -30,6 +30,7 @@ from apportion.inputs import (
     dump,
     dump_files,
     generations,
+    group_descriptions,
     live,
     load_history,
     log_tails,
@@ -129,7 +130,7 @@ def by_the_book(name: str, fields: dict[str, Any], node: Any) -> Any:
             error_code=0, groups=[*listed, Told(group_id="new", protocol_type="consumer", group_type="Consumer")]
         )
     if name == "DescribeGroupsRequest":
-        codes = {"shut": 30, "gone": live.NOT_FOUND}
+        codes = {"shut": 30, "gone": group_descriptions.NOT_FOUND}
         return Told(
             groups=[group(one, codes.get(one, 0), "Dead" if one == "dead" else "Stable") for one in fields["groups"]]
         )
@@ -248,7 +249,7 @@ def test_a_described_group_of_the_new_protocol_is_told_as_it_was(kind: str) -> N
         "group_id": "g", "group_state": "Stable", "assignor_name": "" if kind == "named" else "uniform",
         "group_epoch": 8, "assignment_epoch": 7, "members": members[kind],
     }  # fmt: skip
-    facts = live.consumer_facts(described)
+    facts = group_descriptions.consumer_facts(described)
     as_records = facts.pop("as_records")
     under = facts["governed"]
     entries = {"t": {p: {"partition": p, "end": 9, "read_at": 8} for p in range(4)}}

@@ -21,7 +21,7 @@ import pytest
 from tests.support.golden import line, of_fields, of_page
 
 from apportion.errors import ApportionError
-from apportion.inputs import live, tasks_and_shares
+from apportion.inputs import group_descriptions, tasks_and_shares
 from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog
 from apportion.inputs.config import Connection
 from apportion.inputs.log_tails import Place, Tail
@@ -267,7 +267,7 @@ def consumer(
     ]  # fmt: skip
     group = {"group_id": name, "group_state": "Stable", "assignor_name": "uniform", "group_epoch": epoch,
              "assignment_epoch": epoch, "members": rows, **more}  # fmt: skip
-    return DescribedGroup(name, "broker-2:9092 (2)", live.consumer_facts(group), committed)
+    return DescribedGroup(name, "broker-2:9092 (2)", group_descriptions.consumer_facts(group), committed)
 
 
 def streams(name: str, epoch: int, members: Mapping[str, Sequence[Sequence[int]]]) -> DescribedGroup:

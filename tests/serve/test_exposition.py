@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.inputs.cluster_round import DescribedGroup, TopicLog
+from apportion.inputs.cluster_round import DescribedGroup, TopicLog, entries_of
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers, listed, row_now
 from apportion.serve.collector import Collector
-from apportion.serve.derived_state import entries_of, group_state, group_with_offsets, lag_times_of
+from apportion.serve.derived_state import group_state, group_with_offsets, lag_times_of
 from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.exposition import EMPTY, PIECE, Rendered
 from apportion.serve.metrics import Renderer

@@ -25,7 +25,7 @@ from apportion.history.stood_still import standstills
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
 from apportion.inputs.cluster import partition_of_group
-from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog, _Look
+from apportion.inputs.cluster_round import DescribedGroup, Look, Round, TopicLog, entries_of
 from apportion.inputs.config import Connection
 from apportion.inputs.governed import CarriedPlan
 from apportion.inputs.load_history import load_histories
@@ -40,7 +40,6 @@ from apportion.serve.collector import Collector
 from apportion.serve.derived_state import (
     advised,
     commits_then,
-    entries_of,
     group_state,
     group_with_offsets,
     lag_times_of,
@@ -656,7 +655,7 @@ def test_partitions_whose_leader_does_not_answer_are_counted_and_those_of_one_th
             raise errors.NodeNotReadyError("2")
         return SimpleNamespace(error_code=31 * (node_id == 1), groups=[])
 
-    look = _Look(SimpleNamespace(_manager=SimpleNamespace(send=send)))
+    look = Look(SimpleNamespace(_manager=SimpleNamespace(send=send)))
     look.address = {node: f"kafka-{node}:9092" for node in (1, 2, 3)}
     asyncio.run(look._lists())
     assert (look.round.silent, look.round.away) == ({1, 2}, {2})

@@ -174,7 +174,7 @@ def _group_names(words: Sequence[str]) -> list[str]:
 
 def _live_names(words: Sequence[str]) -> list[str]:
     """What a cluster lists, where the line says how to reach one."""
-    from apportion.inputs import config, live
+    from apportion.inputs import config, group_descriptions
     from apportion.inputs.cluster import connect, patiently
 
     given = {option: _after(words, option) for option in ("--bootstrap-server", "--command-config", "--context")}
@@ -183,7 +183,7 @@ def _live_names(words: Sequence[str]) -> list[str]:
     cluster_at = config.connection(*given.values())
     with connect(cluster_at.bootstrap, cluster_at.properties) as cluster:
         listed = patiently(cluster_at.bootstrap, cluster._admin.list_groups)
-    return [group["group_id"] for group in listed if live.reads(group)]
+    return [group["group_id"] for group in listed if group_descriptions.reads(group)]
 
 
 def _after(words: Sequence[str], *options: str) -> str | None:

@@ -10,8 +10,8 @@ from typing import Final
 from apportion.errors import ApportionError, Unavailable
 from apportion.governing.governor import Governed, Governor
 from apportion.governing.rules_file import GroupRule
-from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, patiently
+from apportion.inputs.group_descriptions import kind_of, reads
 
 LOG: Final = logging.getLogger("apportion.governing")
 TICK_S: Final = 0.5
@@ -20,7 +20,7 @@ TICK_S: Final = 0.5
 def groups_of(cluster: Cluster, rules: Sequence[GroupRule]) -> dict[str, GroupRule]:
     """The groups that some rule names, each with the first that does; classic ones where it says ``convert``."""
     listed = patiently(cluster.bootstrap, cluster._admin.list_groups)
-    kinds = {group["group_id"]: live.kind_of(group) for group in listed if live.reads(group)}
+    kinds = {group["group_id"]: kind_of(group) for group in listed if reads(group)}
     first = {name: next((rule for rule in rules if rule.pattern.fullmatch(name)), None) for name in sorted(kinds)}
     takes = {name: rule for name, rule in first.items() if rule is not None}
     return {name: rule for name, rule in takes.items() if kinds[name] == "consumer" or rule.convert}

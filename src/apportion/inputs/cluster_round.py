@@ -18,13 +18,18 @@ import numpy as np
 from apportion.arrays import UNKNOWN, Longs
 from apportion.errors import Unavailable
 from apportion.history.records import SHARE
-from apportion.inputs import live, tasks_and_shares
+from apportion.inputs import tasks_and_shares
 from apportion.inputs.cluster import OFFSETS, Cluster, partition_of_group, sentences, topic_id_text
+from apportion.inputs.group_descriptions import NOT_FOUND, facts_of, kind_of, reads, request
 
 GROUPS_AT_ONCE: Final = 500
 """Groups in one request for descriptions or committed offsets."""
 PARTITIONS_AT_ONCE: Final = 20_000
 """Partitions in one request for log ends."""
+ListedGroup = tuple[int, Mapping[str, Any]]
+"""Its coordinator, and the fields under which it was listed."""
+Committed = Mapping[tuple[str, int], int]
+"""(Topic, partition number) to the next offset to read."""
 INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -50,15 +55,19 @@ class DescribedGroup:
     """One group as its coordinator described it.
 
     description
-        ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``sentences``: see ``live``.
-    committed
-        (Topic, partition number) to the next offset to read.
+        ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``sentences``: see
+        ``group_descriptions``.
     """
 
     name: str
     coordinator: str
     description: Mapping[str, Any]
-    committed: Mapping[tuple[str, int], int]
+    committed: Committed
+
+    @property
+    def topics(self) -> set[str]:
+        """Those that it wants, and those that it committed."""
+        return {*self.description["wanted"], *(topic for topic, _ in self.committed)}
 
 
 @dataclass
@@ -115,6 +124,37 @@ class Round:
         return leader >= 0 and leader not in self.silent
 
 
+@dataclass(frozen=True)
+class Entries:
+    """Every topic in two forms: as a round saw it, and as entries of group.json without offsets of a group."""
+
+    logs: Mapping[str, TopicLog]
+    of_topic: Mapping[str, list[dict[str, Any]]]
+    by_number: Mapping[str, Mapping[int, dict[str, Any]]]
+    ids: Mapping[str, str]
+
+
+def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
+    """The topics of a round."""
+    of_topic = {}
+    for name, log in logs.items():
+        rows = []
+        for number, begin, end, racks in zip(
+            log.number.tolist(), log.begin.tolist(), log.end.tolist(), log.racks, strict=True
+        ):
+            entry: dict[str, Any] = {"partition": number}
+            if racks:
+                entry["racks"] = list(racks)
+            if begin != UNKNOWN:
+                entry["begin"] = begin
+            if end != UNKNOWN:
+                entry["end"] = end
+            rows.append(entry)
+        of_topic[name] = rows
+    by_number = {name: {e["partition"]: e for e in rows} for name, rows in of_topic.items()}
+    return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
+
+
 def look(cluster: Cluster) -> Round:
     """Ask the cluster once.
 
@@ -122,13 +162,13 @@ def look(cluster: Cluster) -> Round:
         Unavailable: nobody answers, or this user may look at nothing.
     """
     with sentences(cluster.bootstrap):
-        seen: Round = cluster._admin._manager.run(_Look(cluster._admin).whole)
+        seen: Round = cluster._admin._manager.run(Look(cluster._admin).whole)
     if seen.troubles and not seen.groups and not seen.unknown and not seen.listed_all:
         raise Unavailable(seen.troubles[0])
     return seen
 
 
-class _Look:
+class Look:
     """The requests of one look, sent side by side where they do not need each other's answers."""
 
     def __init__(self, admin: Any) -> None:
@@ -143,59 +183,78 @@ class _Look:
         self.address = {b.node_id: f"{b.host}:{b.port} ({b.node_id})" for b in metadata.brokers}
         seen.brokers = len(self.address)
         racks = {broker.node_id: broker.rack for broker in metadata.brokers}
-        listed = await self._lists()
+        for topic in metadata.topics:
+            if topic.name == OFFSETS and not topic.error_code:
+                seen.leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions}
+        chosen = self._choose(await self._lists())
+        nodes = {name: node for name, (node, _) in chosen.items()}
         # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.
-        described = await self._described(listed)
-        committed = await self._committed({n: listed[n][0] for n in described if listed[n][1] != SHARE})
-        committed |= {name: {} for name in described if listed[name][1] == SHARE}  # theirs stand elsewhere
+        described = await self._described({name: kind_of(fields) for name, (_, fields) in chosen.items()}, nodes)
+        shared = {name for name, facts in described.items() if facts["kind"] == SHARE}
+        committed = await self._committed({name: nodes[name] for name in described.keys() - shared})
+        committed |= {name: {} for name in shared}  # theirs stand elsewhere
         for name, facts in described.items():
             if name in committed:
-                seen.groups[name] = DescribedGroup(name, self._at(listed[name][0]), facts, committed[name])
+                seen.groups[name] = DescribedGroup(name, self._at(nodes[name]), facts, committed[name])
         seen.at = time.time()
-        await self._logs(metadata.topics, racks)
+        await self._logs(self._of_interest(metadata.topics), racks)
         seen.ended = time.time()
         return seen
 
+    # -- what is asked for, and what becomes of an error -------------------------------------------------------------
+
+    def _choose(self, listed: Mapping[str, ListedGroup]) -> Mapping[str, ListedGroup]:
+        """The groups that are looked at: all that read topics."""
+        return {name: group for name, group in listed.items() if reads(group[1])}
+
+    def _of_interest(self, topics: Iterable[Any]) -> list[Any]:
+        """The topics whose logs are looked at, of all that there are."""
+        return [topic for topic in topics if topic.name not in INTERNAL]
+
+    def _failed(self, error: Exception, missing: str = "", names: Iterable[str] = ()) -> None:
+        """Note what was not told, of a broker or of groups, and why; a single log's ends are unknown as they are."""
+        why = in_words(error)
+        if missing:
+            self.round.troubles.append(f"{missing}: {why}.")
+        self.round.unknown.update(dict.fromkeys(names, why))
+
     # -- groups -----------------------------------------------------------------------------------------------------
 
-    async def _lists(self) -> dict[str, tuple[int, str]]:
-        """Group to its coordinator and kind; each broker lists the groups that it coordinates."""
+    async def _lists(self) -> dict[str, ListedGroup]:
+        """All groups by name; each broker lists those that it coordinates."""
         from kafka.protocol.admin import ListGroupsRequest
 
         pending = [(node, self._start(ListGroupsRequest(min_version=0), node)) for node in sorted(self.address)]
-        listed = {}
+        listed: dict[str, ListedGroup] = {}
         for node, future in pending:
-            answer = await self._answer(future, f"the groups of broker {self._at(node)}")
-            wrong = self._wrong(answer.error_code) if answer is not None else None
-            if answer is None or wrong:
+            answer = await self._answer(future, f"the groups of broker {self._at(node)} are not known")
+            if answer is None or answer.error_code:
                 self.round.silent |= {node}
-                self.round.away |= {node} if answer is None else set()
-                if wrong:
-                    self.round.troubles.append(f"broker {self._at(node)} does not list its groups: {wrong}.")
-                continue
-            for group in answer.groups:
-                fields = group.to_dict()
-                if live.reads(fields):
-                    listed[group.group_id] = (node, live.kind_of(fields))
+            if answer is None:
+                self.round.away |= {node}
+            elif answer.error_code:
+                self._failed(_error(answer.error_code), f"broker {self._at(node)} does not list its groups")
+            else:
+                listed |= {group.group_id: (node, group.to_dict()) for group in answer.groups}
         return listed
 
-    async def _described(self, listed: Mapping[str, tuple[int, str]]) -> dict[str, dict[str, Any]]:
+    async def _described(self, kinds: Mapping[str, str], nodes: Mapping[str, int]) -> dict[str, dict[str, Any]]:
         """Each group's facts and members, each asked for as its protocol has it."""
         descriptions: dict[str, dict[str, Any]] = {}
         requests = [
-            (names, self._start(live.request(kind, names), node), kind)
+            (names, self._start(request(kind, names), node), kind)
             for kind in ("classic", "consumer", *tasks_and_shares.KINDS)
-            for node, names in _batches({name: node for name, (node, its) in listed.items() if its == kind})
+            for node, names in _batches({name: nodes[name] for name, its in kinds.items() if its == kind})
         ]
         for names, future, kind in requests:
             answer = await self._answer(future, "", names)
             for group in answer.groups if answer is not None else ():
-                if group.error_code == live.NOT_FOUND or group.group_state == "Dead":
+                if group.error_code == NOT_FOUND or group.group_state == "Dead":
                     continue  # gone since it was listed
                 if group.error_code:
-                    self.round.unknown[group.group_id] = self._wrong(group.error_code) or ""
+                    self._failed(_error(group.error_code, group.group_id), names=[group.group_id])
                     continue
-                descriptions[group.group_id] = live.facts_of(kind, group)
+                descriptions[group.group_id] = facts_of(kind, group)
         return descriptions
 
     async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:
@@ -218,10 +277,10 @@ class _Look:
             answer = await self._answer(future, "", names)
             if answer is None:
                 continue
-            told = [(names[0], answer)] if version < 8 else [(group.group_id, group) for group in answer.groups]
-            for name, group in told:
+            of_names = [(names[0], answer)] if version < 8 else [(group.group_id, group) for group in answer.groups]
+            for name, group in of_names:
                 if group.error_code:
-                    self.round.unknown[name] = self._wrong(group.error_code) or ""
+                    self._failed(_error(group.error_code, name), names=[name])
                 else:
                     committed[name] = _offsets(group)
         return committed
@@ -234,9 +293,7 @@ class _Look:
         drafts: dict[str, tuple[Longs, Longs]] = {}
         sets: dict[tuple[int, ...], tuple[str, ...]] = {}
         for topic in topics:
-            if topic.name == OFFSETS and not topic.error_code:
-                self.round.leaders = {p.partition_index: (p.leader_id, p.leader_epoch) for p in topic.partitions}
-            if topic.error_code or topic.name in INTERNAL:
+            if topic.error_code:
                 continue
             parts = sorted(topic.partitions, key=lambda part: part.partition_index)
             unknown = np.full((2, len(parts)), UNKNOWN, dtype=np.int64)
@@ -270,14 +327,16 @@ class _Look:
                 part = mine[start : start + PARTITIONS_AT_ONCE]
                 requests.append((node, part, self._start(_ends_request(part, timestamp), node)))
         for node, part, future in requests:
-            answer = await self._answer(future, f"the log ends of broker {self._at(node)}")
+            answer = await self._answer(future, f"the log ends of broker {self._at(node)} are not known")
             if answer is None:
                 continue
             row = {(topic, number): i for topic, number, i in part}
             for topic in answer.topics:
                 draft = drafts[topic.name][which]
                 for partition in topic.partitions:
-                    if not partition.error_code:
+                    if partition.error_code:
+                        self._failed(_error(partition.error_code))
+                    else:
                         draft[row[topic.name, partition.partition_index]] = partition.offset
 
     # -- one request ------------------------------------------------------------------------------------------------
@@ -287,27 +346,25 @@ class _Look:
         self.round.requests += 1
         return self.admin._manager.send(request, node_id=node)
 
-    async def _answer(self, future: Any, asked_for: str, names: Iterable[str] = ()) -> Any:
+    async def _answer(self, future: Any, missing: str, names: Iterable[str] = ()) -> Any:
         """Its answer; None where the broker gave none, which is noted."""
         from kafka import errors
 
         try:
             return await future
         except errors.KafkaError as error:
-            why = in_words(error)
-            if asked_for:
-                self.round.troubles.append(f"{asked_for} are not known: {why}.")
-            self.round.unknown.update(dict.fromkeys(names, why))
+            self._failed(error, missing, names)
             return None
-
-    def _wrong(self, code: int) -> str | None:
-        """An error code in words; None for 0."""
-        from kafka import errors
-
-        return in_words(errors.for_code(code)()) if code else None
 
     def _at(self, node: int) -> str:
         return self.address.get(node, str(node))
+
+
+def _error(code: int, *of: str) -> Exception:
+    from kafka import errors
+
+    error: Exception = errors.for_code(code)(*of)
+    return error
 
 
 def _metadata_request() -> Any:

@@ -17,17 +17,15 @@ from apportion.errors import ApportionError
 from apportion.history.commits import commit_time
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
-from apportion.inputs.cluster_round import Round, look
+from apportion.inputs.cluster_round import Entries, Round, entries_of, look
 from apportion.inputs.config import Connection
 from apportion.inputs.log_tails import Place, Tail, tails
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.to_names import collector_paused
 from apportion.serve.derived_state import (
     NO_COMMITS,
-    Entries,
     advised,
     commits_then,
-    entries_of,
     group_state,
     group_with_offsets,
     lag_times_of,

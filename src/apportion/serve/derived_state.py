@@ -7,7 +7,7 @@ of groups few change in ten seconds, while all commit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -21,7 +21,7 @@ from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag
 from apportion.history.rebalance_rows import fairest
 from apportion.history.time_window import unread_of
 from apportion.inputs import live
-from apportion.inputs.cluster_round import DescribedGroup, TopicLog
+from apportion.inputs.cluster_round import DescribedGroup, Entries, TopicLog
 from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
@@ -37,37 +37,6 @@ from apportion.sizing.size import size
 
 NO_COMMITS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 SIDES: Final = ("begin", "end", "committed", "lag")
-
-
-@dataclass(frozen=True)
-class Entries:
-    """Every topic in two forms: as a round saw it, and as entries of group.json without offsets of a group."""
-
-    logs: Mapping[str, TopicLog]
-    of_topic: Mapping[str, list[dict[str, Any]]]
-    by_number: Mapping[str, Mapping[int, dict[str, Any]]]
-    ids: Mapping[str, str]
-
-
-def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
-    """The topics of a round."""
-    of_topic = {}
-    for name, log in logs.items():
-        rows = []
-        for number, begin, end, racks in zip(
-            log.number.tolist(), log.begin.tolist(), log.end.tolist(), log.racks, strict=True
-        ):
-            entry: dict[str, Any] = {"partition": number}
-            if racks:
-                entry["racks"] = list(racks)
-            if begin != UNKNOWN:
-                entry["begin"] = begin
-            if end != UNKNOWN:
-                entry["end"] = end
-            rows.append(entry)
-        of_topic[name] = rows
-    by_number = {name: {e["partition"]: e for e in rows} for name, rows in of_topic.items()}
-    return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
 
 
 class RoundGroup(NamedTuple):
@@ -92,7 +61,7 @@ def group_with_offsets(
     stale
         Commits on topics that were made anew since: their lag is not known.
     """
-    topics = tuple(sorted({*described.description["wanted"], *(topic for topic, _ in described.committed)}))
+    topics = tuple(sorted(described.topics))
     logs = [entries.logs.get(topic) for topic in topics]
     shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in logs)
     key = (described.description["members"], topics, shapes, frozenset(described.committed))
