@@ -23,6 +23,7 @@ def subscribed(observed: Observed, stated: Sequence[str]) -> Observed:
     from apportion.whatif import member_named
 
     members: dict[str, Any] = {name: dict(fields) for name, fields in observed.raw["members"].items()}
+    named: set[str] = set()
     for text in stated:
         who, equals, listed = text.rpartition("=")
         topics = sorted({topic.strip() for topic in listed.split(",")} - {""})
@@ -30,8 +31,8 @@ def subscribed(observed: Observed, stated: Sequence[str]) -> Observed:
             raise BadInput("--subscribe", repr(text[:60]), "TOPIC,... or MEMBER=TOPIC,..., as in pod-0=clicks,orders")
         for name in [member_named(observed.group, who)] if equals else members:
             members[name] = {**members[name], "topics": topics}
-    every = len({text.rpartition("=")[0] for text in stated if "=" in text}) == len(members)
-    known = not observed.assumed or every or any("=" not in text for text in stated)
+            named.add(name)
+    known = not observed.assumed or len(named) == len(members)
     sentences = [sentence for sentence in observed.sentences if not (known and sentence == ASSUMED)]
     return replace(
         observed,
