@@ -163,7 +163,6 @@ class Row:
 class Sentence:
     """A line that names a group: a sentence, with what it says of the state, a heading, or a prompt."""
 
-    line: int
     group: str | None
     state: str | None = None
 
@@ -306,21 +305,21 @@ _FACTS: Final = {
 _FACT: Final = re.compile(f"({'|'.join(_FACTS)})(?:\\s+(.*))?")
 
 
-def _sentence(line: str, number: int) -> Sentence | None:
+def _sentence(line: str) -> Sentence | None:
     begin = line[:_SEARCHED]
     named = NAMED.search(begin)
     if named:
         state = {"has no active members": "Empty", "is rebalancing": "rebalancing"}.get(named[2])
-        return Sentence(number, named[1], state) if state else None
+        return Sentence(named[1], state) if state else None
     heading = _HEADING.fullmatch(line[:_MOST_HEADER].rstrip())
     if heading is not None:
-        return Sentence(number, heading[1])
+        return Sentence(heading[1])
     if "group" not in begin and "kafkactl" not in begin:
         return None
     if "--all-groups" in begin:
-        return Sentence(number, None)
+        return Sentence(None)
     prompts = [next(filter(None, match)) for match in _PROMPT.findall(begin)]
-    return Sentence(number, prompts[0] if len(prompts) == 1 else None) if prompts else None
+    return Sentence(prompts[0] if len(prompts) == 1 else None) if prompts else None
 
 
 def _header_at(lines: Sequence[str], i: int) -> Header | None:
@@ -472,7 +471,7 @@ class _TableRows:
             self.first_cells.add(fields[header.names[0]])
             self.last_cell_filled = self.last_cell_filled or bool(last)
             return Row(number, header, fields), 1
-        event: Event | None = _sentence(line, number) or _unread_table(line, number)
+        event: Event | None = _sentence(line) or _unread_table(line, number)
         if event is None and header is None:
             event = self._above(line, number)
         if event is not None or header is None:
