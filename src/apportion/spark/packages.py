@@ -118,7 +118,7 @@ def first_jars(sets: Iterable[JarSet]) -> str:
     """A class path for the driver that has most of its classes.
 
     Java looks for each class in one jar of its path after the other, and Spark's has 280 in no order, before those of
-    ``spark.jars``: that was a tenth of what a session costs that writes a few tables.
+    ``spark.jars``.
     """
     from pyspark.find_spark_home import _find_spark_home
 
