@@ -39,7 +39,7 @@ class Patched:
     patches: tuple[Patch, ...]
 
 
-TAKEN_OVER: Final = "that another member has this one's instance id is noted, and raised from each call"
+TAKEN_OVER: Final = "a taken instance id fails each call"
 KAFKA_PYTHON: Final = Patched(
     "kafka-python",
     "kafka-python",
@@ -47,9 +47,9 @@ KAFKA_PYTHON: Final = Patched(
     (
         Patch("need_rejoin", "a join that was begun is ended, also where `poll` ends between its two answers"),
         Patch("need_rejoin", "a leader with a rack joins again when replicas move to other racks (KIP-881)"),
-        Patch("_do_join_and_sync_async", "an answer that comes between two polls is taken by the next, not asked anew"),
-        Patch("_do_join_and_sync_async", "a member that is expelled while it joins has lost its partitions (KIP-429)"),
-        Patch("_do_join_and_sync_async", "a refused member is told the strategies of each side"),
+        Patch("_do_join_and_sync_async", "an answer between two polls is taken by the next, not asked anew"),
+        Patch("_do_join_and_sync_async", "a member expelled while it joins has lost its partitions (KIP-429)"),
+        Patch("_do_join_and_sync_async", "a refused member is told both sides' strategies"),
         Patch("_on_join_prepare_async", "the commit before a join leaves out deleted topics (KAFKA-16224)"),
         Patch("_on_join_prepare_async", "the commit before a join has a second at least, however short the poll"),
         Patch("_on_join_prepare_async", "a listener that raises is heard once, and the member joins all the same"),
@@ -76,7 +76,7 @@ AIOKAFKA: Final = Patched(
         Patch("_send_req", "several strategies go into one JoinGroup, where the client sends one for each"),
         Patch("_send_req", "an answer without a leader tells that the broker assigns (KIP-848)"),
         Patch("_send_req", "a static leader that restarted joins again, and leads (KAFKA-13435)"),
-        Patch("_do_rejoin_group", "a refused member is told the strategies of each side"),
+        Patch("_do_rejoin_group", "a refused member is told both sides' strategies"),
         Patch("ensure_coordinator_known", "a missing right to the group is named, with the command for it"),
         Patch("_maybe_do_last_autocommit", "the last commit before a join and the end leaves out deleted topics"),
         Patch("_do_commit_offsets", "a deleted topic ends the last commit as if it were committed"),
