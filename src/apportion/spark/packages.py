@@ -86,8 +86,6 @@ S3A: Final = JarSet(
 """``s3a://``: the parts of the AWS SDK that it uses."""
 
 SETS: Final = (KAFKA, DELTA, S3A)
-_MOST_CLASSES: Final = ("spark-catalyst_", "spark-core_", "spark-sql", "scala-library-", "hadoop-client-api-")
-"""Jars of Spark's own, by how their names begin."""
 
 
 def local_jars(jar_set: JarSet) -> list[Path]:
@@ -112,15 +110,3 @@ def settings(sets: Iterable[JarSet]) -> dict[str, str]:
             coordinates += jar_set.packages
     by_name = {"spark.jars": ",".join(jars), "spark.jars.packages": ",".join(coordinates)}
     return {name: value for name, value in by_name.items() if value}
-
-
-def first_jars(sets: Iterable[JarSet]) -> str:
-    """A class path for the driver that has most of its classes.
-
-    Java looks for each class in one jar of its path after the other, and Spark's has 280 in no order, before those of
-    ``spark.jars``.
-    """
-    from pyspark.find_spark_home import _find_spark_home
-
-    jars = [jar for name in _MOST_CLASSES for jar in Path(_find_spark_home(), "jars").glob(f"{name}*.jar")]
-    return os.pathsep.join(map(str, jars + [jar for jar_set in sets for jar in local_jars(jar_set)]))

@@ -66,7 +66,7 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Collection[JarSet]) -
     all_settings = {"spark.master": master, **TABLE_SETTINGS, **_everywhere(scratch, quick)}
     executors = {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON") or "python3"}
     all_settings |= _on_this_machine(scratch, cores) if is_local(master) else executors
-    all_settings |= {**packages.settings(sets), "spark.driver.extraClassPath": packages.first_jars(sets)}
+    all_settings |= packages.settings(sets)
     if DELTA in sets:
         all_settings |= {**_DELTA_AT_START, **DELTA_SETTINGS}
     if S3A in sets:
