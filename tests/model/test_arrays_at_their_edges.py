@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
+from apportion.arrays import NOBODY, UNKNOWN
 from apportion.errors import BadInput
+from apportion.model import group_json, measures
 from apportion.model.build import build, find_partitions
+from apportion.model.edits import with_changed_members
+from apportion.model.facts import Fact
 from apportion.model.group import NonexistentClaims
 from apportion.model.group_json import read_group
 from apportion.model.json_checks import one_line
-from apportion.model.measures import cost_of_loads
+from apportion.model.lag import RESETS, lag_of
+from apportion.model.measures import cost_of_loads, held_of_topic, measure
+from apportion.model.plan import hand_over
 from apportion.model.to_names import by_owner
-from apportion.model.well_formed import owned_lists
+from apportion.model.well_formed import owned_lists, topics_fit
 
 
 def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
@@ -111,3 +120,155 @@ def test_an_id_at_the_end_of_its_topic_exists_and_one_behind_it_does_not(last: i
     strays = [] if 0 <= last < 10 else [(0, "t", last)]
     assert list(group.claims.nonexistent) == strays
     assert group.claims.partition.tolist() == [0, 6] + ([7 + last] if not strays else [])
+
+
+@pytest.mark.parametrize("reset", RESETS)
+def test_a_lag_is_what_stands_between_the_commit_and_the_end(reset: str) -> None:
+    """For each begin, end and commit that there may be, known or not."""
+    offsets = [UNKNOWN, 0, 1, 5, 9]
+    rows = list(product(offsets, repeat=3))
+
+    def told(begin: int, end: int, committed: int) -> int:
+        if end < 0:
+            return 0
+        log = max(end - max(begin, 0), 0)
+        if committed < 0:
+            return 0 if reset == "latest" else log
+        return min(max(end - committed, 0), log)
+
+    begin, end, committed = np.array(rows).T
+    assert lag_of(begin, end, committed, reset).tolist() == [told(*row) for row in rows]
+
+
+WITH_A_GAP = [{"partition": 0}, {"partition": 2}]
+HELD: dict[str, Any] = {
+    "topics": {"t": 3, "u": WITH_A_GAP},
+    "members": {
+        "a": {"topics": ["t", "u"], "owned": {"t": [0, 1], "u": [0]}, "generation": 4},
+        "b": {"topics": ["t", "u"], "owned": {"t": [1, 2], "u": [2]}, "generation": 4},
+        "c": {"topics": ["t"], "owned": {"u": [0], "t": [2]}, "generation": 3},
+    },
+}
+"""0 of t is a's, 1 is nobody's (two claim it), 2 is b's, whom c contradicts; of u 0 is a's and 2 is b's."""
+
+
+def test_a_partition_waits_that_somebody_else_claims_than_its_new_owner() -> None:
+    group = read_group(HELD)
+    claims = list(zip(group.claims.member.tolist(), group.claims.partition.tolist(), strict=True))
+    assert group.owner.tolist() == [0, NOBODY, 1, 0, 1]
+    for owner in product(range(-1, 3), repeat=5):
+        waits = [
+            new != NOBODY
+            and any(p == at and m != new for m, p in claims)
+            and not (group.owner[at] == new and (new, at) in claims)
+            for at, new in enumerate(owner)
+        ]
+        assert hand_over(group, np.array(owner)).tolist() == waits, owner
+    target = np.array([1, 1, 1, 1, 0])
+    keeps = np.array([False, True, True])
+    assert hand_over(group, target, keeps).tolist() == [False, False, False, True, True]
+    together = np.array([0, 1, 2, 0, 1])
+    assert hand_over(group, np.array([0, NOBODY, 1, 1, 0]), together=together).tolist() == [
+        True, False, False, True, True
+    ]  # fmt: skip
+
+
+def test_groups_have_the_same_partitions_where_topics_and_ids_are_the_same() -> None:
+    group = read_group(HELD)
+    alike = read_group({"topics": {"u": WITH_A_GAP, "t": 3}, "members": {"x": {"topics": ["t"]}}})
+    assert group.same_partitions(group)
+    assert group.same_partitions(alike)
+    for topics in ({"t": 3, "v": WITH_A_GAP}, {"t": 3, "u": 2}, {"t": 3, "u": 3}, {"t": 2, "u": 3}, {"t": 5}):
+        other = read_group({"topics": topics, "members": {"x": {"topics": ["t"]}}})
+        assert not group.same_partitions(other), topics
+        assert not other.same_partitions(group), topics
+
+
+@pytest.mark.parametrize(
+    ("owner", "found", "needed"),
+    [
+        ([0, 1, 2, 3, 0], "numbers from 0 to 3", "-1 (nobody) to 2"),
+        ([0, 1, 2, -2, 0], "numbers from -2 to 2", "-1 (nobody) to 2"),
+        ([0] * 4, "int64 of shape (4,)", "a whole number for each of 5 partitions"),
+        ([[0] * 5], "int64 of shape (1, 5)", "a whole number for each of 5 partitions"),
+        ([0.0] * 5, "float64 of shape (5,)", "a whole number for each of 5 partitions"),
+        ([True] * 5, "bool of shape (5,)", "a whole number for each of 5 partitions"),
+        ([], "float64 of shape (0,)", "a whole number for each of 5 partitions"),
+    ],
+)
+def test_owners_that_can_be_nobodys_are_refused_in_a_whole_sentence(owner: Any, found: str, needed: str) -> None:
+    group = read_group(HELD)
+    with pytest.raises(BadInput) as refused:
+        measure(group, np.array(owner))
+    assert str(refused.value) == f"owner: found {found}; needed {needed}."
+    for kind in (np.int8, np.int64, np.uint16):
+        assert measure(group, np.array([0, 1, 2, 0, 1], dtype=kind)) == measure(group, np.array([0, 1, 2, 0, 1]))
+    nothing = read_group({"topics": {}, "members": {"a": {"topics": []}}})
+    assert measure(nothing, np.array([]))["partitions"] == 0
+
+
+def test_more_racks_in_more_sets_than_memory_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = {"t": [{"partition": p, "racks": [f"r{p}", f"r{p + 1}"]} for p in range(3)]}
+    raw = {"topics": topics, "members": {"a": {"topics": ["t"]}}}
+    monkeypatch.setattr(group_json, "MOST_RACK_CELLS", 12)
+    assert read_group(raw).racks is not None
+    monkeypatch.setattr(group_json, "MOST_RACK_CELLS", 11)
+    with pytest.raises(BadInput) as refused:
+        read_group(raw)
+    assert str(refused.value) == "topics: found 4 racks in 3 different sets; needed racks x sets at most 11."
+
+
+@pytest.mark.parametrize(
+    ("bounds", "where"),
+    [
+        ((5, 2**63, 9), "Fact.low"), ((5, -(2**63), 9), "Fact.low"), ((5, 0, 2**63), "Fact.high"),
+        ((10, 0, 9), "Fact.default"), ((-1, 0, 9), "Fact.default"),
+    ],
+)  # fmt: skip
+def test_a_facts_bounds_are_refused_by_their_names(bounds: tuple[int, int, int], where: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        Fact(*bounds)
+    assert refused.value.where == where
+
+
+@pytest.mark.parametrize(("weight", "fits"), [(0, True), (0.5, True), (2**53, True), (2**53 + 1, False), (-1, False)])
+def test_a_partitions_weight_is_none_below_nothing_and_none_that_floats_cannot_hold(weight: float, fits: bool) -> None:
+    entries = [{"partition": 0, "weight": weight}, {"partition": 1}]
+    raw = {"topics": {"t": entries}, "members": {"a": {"topics": ["t"]}}}
+    assert topics_fit({"t": entries}, 9) is fits
+    if fits:
+        group = read_group(raw)
+        assert group.weight is not None
+        assert group.weight.tolist()[0] == weight
+        assert np.isnan(group.weight[1])
+    else:
+        with pytest.raises(BadInput, match=r"topics\.t\[0\]\.weight"):
+            read_group(raw)
+
+
+def test_weights_of_which_none_is_known_are_none_in_a_group_that_changes() -> None:
+    group = read_group({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}})
+    for weight in (None, np.array([np.nan, np.nan]), np.array([np.nan, 3.0])):
+        joined = with_changed_members(replace(group, weight=weight), (), {"b": {"topics": ["t"]}})
+        assert joined is not None
+        if weight is None or np.isnan(weight).all():
+            assert joined.weight is None
+        else:
+            assert joined.weight is weight
+
+
+def test_cells_of_members_and_topics_are_counted_alike_where_they_are_many_or_few() -> None:
+    """A wide group, whose cells are sorted out of its partitions, beside the same one whose cells are counted."""
+    rng = np.random.default_rng(5)
+    topics = {f"t{t:03}": 2 for t in range(40)}
+    group = read_group({"topics": topics, "members": {f"m{m:02}": {"topics": [*topics]} for m in range(30)}})
+    owner = rng.integers(-1, 30, group.P)
+    cells = Counter((int(m), int(t)) for m, t in zip(owner, group.topic_of, strict=True) if m != NOBODY)
+    member, held = held_of_topic(group, owner)
+    assert group.M * group.T > measures._COUNTED * group.P, "sorted out"
+    assert list(zip(member.tolist(), held.tolist(), strict=True)) == [(m, n) for (m, _), n in sorted(cells.items())]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(measures, "_COUNTED", 10**6)
+        assert [each.tolist() for each in held_of_topic(group, owner)] == [member.tolist(), held.tolist()]
+    nobody = np.full(group.P, NOBODY)
+    assert [each.tolist() for each in held_of_topic(group, nobody)] == [[], []]

@@ -296,7 +296,7 @@ class Look:
             if topic.error_code:
                 continue
             parts = sorted(topic.partitions, key=lambda part: part.partition_index)
-            unknown = np.full((2, len(parts)), UNKNOWN, dtype=np.int64)
+            unknown = np.full((2, len(parts)), UNKNOWN)
             drafts[topic.name] = (unknown[0], unknown[1])
             near = []
             for i, part in enumerate(parts):

@@ -198,7 +198,7 @@ def _distinct_lists(lists: Sequence[Sequence[str]]) -> tuple[tuple[tuple[str, ..
 def _whole(rows: Sequence[Raw], fields: set[str], field: str, otherwise: int) -> Ints:
     """(M,) one field of all members that holds whole numbers."""
     if field not in fields:
-        return np.full(len(rows), otherwise, dtype=np.int64)
+        return np.full(len(rows), otherwise)
     column = column_of(rows, fields, field)
     if None in column:
         column = [otherwise if value is None else value for value in column]
@@ -353,7 +353,7 @@ def _claims(given: ClaimColumns, order: Ints, topics: Sequence[str], start: Ints
     rank[order] = np.arange(len(order))
     member, topic = rank[given.member].repeat(given.size), given.topic.repeat(given.size)
     exists = topic < len(topics)
-    partition = np.full(len(topic), NOBODY, dtype=np.int64)
+    partition = np.full(len(topic), NOBODY)
     partition[exists] = find_partitions(topic[exists], given.number[exists], start, number)
     lost = partition == NOBODY
     if not lost.any():
@@ -399,7 +399,7 @@ def _offsets(at: Ints, columns: TopicColumns | None, partitions: int) -> Offsets
     logs = {"begin": columns.begin, "end": columns.end, "committed": columns.committed, "lag": columns.lag}
     if not any(column is not None and (column != UNKNOWN).any() for column in logs.values()):
         return None
-    whole = {name: np.full(partitions, UNKNOWN, dtype=np.int64) for name in logs}
+    whole = {name: np.full(partitions, UNKNOWN) for name in logs}
     for name, column in logs.items():
         if column is not None:
             whole[name][at] = column
@@ -450,7 +450,7 @@ def _rack_sets(
     number = {rack: r for r, rack in enumerate(sorted(names, key=java_order))}
     sets = sorted(tuple(sorted(number[rack] for rack in racks)) for racks in different)
     index = {key: s for s, key in enumerate(sets)}
-    set_of = np.full(partitions, UNKNOWN, dtype=np.int64)
+    set_of = np.full(partitions, UNKNOWN)
     if len(which):
         set_of_list = ints([index.get(tuple(sorted(number[rack] for rack in racks)), UNKNOWN) for racks in held])
         set_of[at] = set_of_list[which]

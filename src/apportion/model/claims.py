@@ -60,11 +60,11 @@ def judge(
     """
     code = np.zeros(len(member), dtype=np.int8)
     newest = np.empty(0, dtype=np.int64)
-    owner = np.full(partitions, NOBODY, dtype=np.int64)
+    owner = np.full(partitions, NOBODY)
     if not len(member):
         return Verdict(owner, code, newest, undisputed=True)
     if np.bincount(partition, minlength=partitions).max() > 1:
-        newest = np.full(partitions, np.iinfo(np.int64).min, dtype=np.int64)
+        newest = np.full(partitions, np.iinfo(np.int64).min)
         np.maximum.at(newest, partition, generation[member])
         code[generation[member] < newest[partition]] = STALE
         top = code == STANDS

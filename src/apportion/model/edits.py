@@ -99,7 +99,7 @@ def _of_members(
     order = ints(member_order(ids, instance_ids))
     # Where those that stay were among the group's members, those that come behind them.
     source = np.concatenate([staying, np.arange(group.M, group.M + len(comers.ids))])[order]
-    rank = np.full(group.M + len(comers.ids), NOBODY, dtype=np.int64)
+    rank = np.full(group.M + len(comers.ids), NOBODY)
     rank[source] = np.arange(len(order))
     stays = rank[group.claims.member] != NOBODY
     wishes = [ints(sorted({topic[name] for name in listed})) for listed in comers.lists]
@@ -133,7 +133,7 @@ def _facts(group: Group, comers: MemberColumns, source: Ints) -> dict[str, Ints]
     for name in [*group.facts, *(comers.facts.keys() - group.facts.keys())]:
         unsaid = MEMBER_FIELDS[name].default if name in MEMBER_FIELDS else UNSET
         own, new = (
-            column.get(name, np.full(count, unsaid, dtype=np.int64))
+            column.get(name, np.full(count, unsaid))
             for column, count in ((group.facts, group.M), (comers.facts, len(comers.ids)))
         )
         values = np.concatenate([own, new])[source]
@@ -193,4 +193,4 @@ def _ordered(names: Sequence[str | None], order: Ints) -> tuple[str | None, ...]
 
 
 def _inserted(column: Longs, at: int, value: int, count: int) -> Longs:
-    return np.concatenate([column[:at], np.full(count, value, dtype=np.int64), column[at:]])
+    return np.concatenate([column[:at], np.full(count, value), column[at:]])

@@ -234,7 +234,7 @@ class Group:
             return self
         facts = dict(self.facts)
         for name in wanted_facts.keys() - MEMBER_FIELDS.keys():
-            values = facts.get(name, np.full(self.M, UNSET, dtype=np.int64))
+            values = facts.get(name, np.full(self.M, UNSET))
             for m in np.flatnonzero((values != UNSET) & (wanted_facts[name].within(values) != values)).tolist():
                 wanted_facts[name].check(f"members.{self.members[m]}.facts.{name}", int(values[m]))
             facts[name] = wanted_facts[name].within(values)
@@ -251,9 +251,7 @@ class Group:
     def holding(self, owner: Ints) -> Group:
         """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
         held = np.flatnonzero(owner != NOBODY)
-        return self.with_claims(
-            Claims(owner[held], held), np.full(self.M, int(self.generation.max()) + 1, dtype=np.int64)
-        )
+        return self.with_claims(Claims(owner[held], held), np.full(self.M, int(self.generation.max()) + 1))
 
     def with_state(self, state: MemberState | None) -> Group:
         """The same group whose members tell this of their state; nothing that was worked out depends on it."""
@@ -268,7 +266,7 @@ class Group:
 
     def without_past(self) -> Group:
         """The same group as if it started anew."""
-        return self.with_claims(NO_CLAIMS, np.full(self.M, UNKNOWN, dtype=np.int64))
+        return self.with_claims(NO_CLAIMS, np.full(self.M, UNKNOWN))
 
     # The letters are the names here: see apportion.arrays.
     @cached_property
@@ -380,7 +378,7 @@ class Group:
 
         Of members that still want the topic; of claims of one generation the first in member order counts; -1 nobody.
         """
-        home = np.full(self.P, NOBODY, dtype=np.int64)
+        home = np.full(self.P, NOBODY)
         if not len(self.verdict.newest):  # no claim is contested, so none is stale
             return home
         stale = (self.verdict.code == STALE).nonzero()[0]
@@ -429,7 +427,7 @@ class Group:
         """(P,) who claims each partition, rightly or not: -1 nobody, -2 several members, else the one."""
         if self.verdict.undisputed:
             return self.owner
-        claimed = np.full(self.P, NOBODY, dtype=np.int64)
+        claimed = np.full(self.P, NOBODY)
         claimed[self.claims.partition] = self.claims.member
         claimed[np.bincount(self.claims.partition, minlength=self.P) > 1] = -2
         return claimed

@@ -49,7 +49,7 @@ class SavedPlan:
         Raises
             BadInput where a member or a partition of the plan is not the group's: it is a plan of another group.
         """
-        owner = np.full(group.P, NOBODY, dtype=np.int64)
+        owner = np.full(group.P, NOBODY)
         index = {member: m for m, member in enumerate(group.members)}
         topics = {topic: t for t, topic in enumerate(group.topics)}
         for member, held in self.owned.items():

@@ -88,7 +88,7 @@ def observed_lag(group: Group) -> Longs:
     says, which by default is the end, so that a plan counts 0; in an empty log that is right for a person too.
     """
     if group.offsets is None:
-        return np.full(group.P, UNKNOWN, dtype=np.int64)
+        return np.full(group.P, UNKNOWN)
     o = group.offsets
     empty = (o.end == 0) | ((o.end == o.begin) & (o.end != UNKNOWN))
     start_known = (o.committed != UNKNOWN) | (group.auto_offset_reset != "latest") | empty

@@ -77,7 +77,7 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
 
         def offsets(name: str) -> Longs:
             if name not in fields:
-                return np.full(len(rows), UNKNOWN, dtype=np.int64)
+                return np.full(len(rows), UNKNOWN)
             return ints([UNKNOWN if value is None else value for value in column_of(rows, fields, name)])
 
         weights = column_of(rows, fields, "weight") if "weight" in fields else None
@@ -129,11 +129,11 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         at = self.number[fits]
 
         def column(values: Longs, otherwise: int) -> Longs:
-            wide = np.full(n, otherwise, dtype=np.int64)
+            wide = np.full(n, otherwise)
             wide[at] = values[fits]
             return wide
 
-        unknown = np.full(n, UNKNOWN, dtype=np.int64)
+        unknown = np.full(n, UNKNOWN)
         return TopicColumns(
             number=np.arange(n),
             begin=column(self.begin, UNKNOWN) if offsets else unknown,

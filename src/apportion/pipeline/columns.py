@@ -46,7 +46,7 @@ def longs(column: pa.ChunkedArray | pa.Array) -> Longs:
 
 def valid(column: pa.ChunkedArray | pa.Array) -> Bools:
     """Where a column is not null."""
-    return np.asarray(column.is_valid(), dtype=np.bool_)
+    return np.asarray(column.is_valid())
 
 
 def millis(column: pa.ChunkedArray | pa.Array) -> Longs:

@@ -37,7 +37,7 @@ def _of(column: Any) -> Hashes:
         return _of(column)
     if pa.types.is_list(kind):
         return _of_lists(column)
-    is_there = np.asarray(column.is_valid(), dtype=np.bool_)
+    is_there = np.asarray(column.is_valid())
     if pa.types.is_struct(kind):
         values = np.full(len(column), _START, dtype=np.uint64)
         for field, inner in zip(kind, column.flatten(), strict=True):
@@ -59,7 +59,7 @@ def _of(column: Any) -> Hashes:
 def _of_lists(column: pa.ListArray) -> Hashes:
     """A list by its length, and each value in it by its place."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(column), -1), dtype=np.int64)
-    whose = np.asarray(pc.list_parent_indices(column), dtype=np.int64)
+    whose = np.asarray(pc.list_parent_indices(column))
     first = np.cumsum(np.maximum(lengths, 0)) - np.maximum(lengths, 0)
     position = (np.arange(len(whose)) - first[whose]).view(np.uint64)
     digests = lengths.view(np.uint64).copy()

@@ -439,7 +439,7 @@ def _heard_ms(groups: pa.Array, heard: pa.Table, places: pa.Table) -> Longs:
     own = longs(pc.index_in(groups, piece_of(heard["group"])))  # who can be asked has records of its own
     time = places["commit_time"]
     group = pc.index_in(piece_of(places["group"]), groups)
-    stands = valid(time) & np.asarray(places["standing"], dtype=np.bool_) & valid(group)
+    stands = valid(time) & np.asarray(places["standing"]) & valid(group)
     return np.maximum(longs(heard["heard_ms"])[own], last_heard(len(groups), (longs(group), millis(time), stands)))
 
 
@@ -459,7 +459,7 @@ def _are_older(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> Bools:
     pairs = flattened(rows, "topics", "topic")
     sampled_twice = logs.select(["topic", "earlier_ms"]).drop_null()
     (topic, of_log), names = ranked(pairs["topic"], sampled_twice["topic"])
-    latest = np.full(len(names) + 1, SILENT, dtype=np.int64)
+    latest = np.full(len(names) + 1, SILENT)
     np.maximum.at(latest, of_log, longs(sampled_twice["earlier_ms"]))
     sampled = np.zeros(len(names) + 1, dtype=np.bool_)
     sampled[of_log] = True
@@ -484,7 +484,7 @@ def _dealt(rows: pa.Table, planners: int) -> pa.Table:
     topics = piece_of(rows["topics"])
     sizes = piece_of(pc.list_value_length(pc.struct_field(topics.flatten(), "partitions")))
     partitions = np.bincount(
-        np.asarray(pc.list_parent_indices(topics), dtype=np.int64), weights=longs(sizes), minlength=rows.num_rows
+        np.asarray(pc.list_parent_indices(topics)), weights=longs(sizes), minlength=rows.num_rows
     ).astype(np.int64)
     mixed = partitions
     for name in ("members", "generations", "epochs"):

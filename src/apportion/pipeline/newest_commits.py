@@ -87,11 +87,11 @@ def places(commits: pa.Table, since_ms: int, before: pa.Table | None = None) -> 
     newest = whole.take(pa.array(row))
 
     lists, places_of = _flat(before, "window_at", "window_offset")
-    gone = np.flatnonzero(~np.asarray(before["standing"], dtype=np.bool_))
+    gone = np.flatnonzero(~np.asarray(before["standing"]))
     at = pa.concat_arrays([lists[0], pa.nulls(len(gone), pa.int64()), millis_or_null(commits["commit_time"])])
     offset = np.concatenate((longs(lists[1]), np.zeros(len(gone), np.int64), longs(commits["committed"])))
     deleted = np.repeat([False, True], [len(places_of), len(gone)])
-    deleted = np.concatenate((deleted, np.asarray(commits["tombstone"], dtype=np.bool_)))
+    deleted = np.concatenate((deleted, np.asarray(commits["tombstone"])))
     columns = _windows(np.concatenate((old[places_of], old[gone], new)), at, offset, deleted, count)
 
     lists, places_of = _flat(before, "recent_at", "recent_offset")

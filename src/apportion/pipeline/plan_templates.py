@@ -285,7 +285,7 @@ class Batch:
         if not places.distinct or len(set(places.topics)) < len(places.topics) or (places.number < 0).any():
             return None
         lists, racks_of = self._racks_of(row.entries)
-        offsets = np.full(len(places) + 1, UNKNOWN, dtype=np.int64)
+        offsets = np.full(len(places) + 1, UNKNOWN)
         if committed:
             offsets[self.commit_places(row, places)] = self.committed[row.commits]
         columns = TopicColumns(
@@ -339,7 +339,7 @@ class Pattern:
         self.template = template
         entries = batch.places(row)
         commits = row.commits.stop - row.commits.start
-        self._commit = np.full(len(entries) + 1, commits, dtype=np.int64)
+        self._commit = np.full(len(entries) + 1, commits)
         if committed:
             self._commit[batch.commit_places(row, entries)] = np.arange(commits)
         self._commit = self._commit[:-1]
@@ -358,7 +358,7 @@ class Pattern:
         begin = np.stack([batch.begin[row.entries] for row in rows])
         end = np.stack([batch.end[row.entries] for row in rows])
         offsets = np.stack([batch.committed[row.commits] for row in rows])
-        none = np.full((len(rows), 1), UNKNOWN, dtype=np.int64)
+        none = np.full((len(rows), 1), UNKNOWN)
         committed = np.concatenate([offsets, none], axis=1)[:, self._commit]
         lag: Longs = lag_of(begin, end, committed, "latest")[:, self._entry]
         return lag
