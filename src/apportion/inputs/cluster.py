@@ -220,7 +220,7 @@ def topic_id_text(topic_id: Any) -> str | None:
     """A topic's id in 22 characters; None where the broker gave none, or the zero id."""
     if topic_id is None:
         return None
-    raw = (topic_id if isinstance(topic_id, UUID) else UUID(str(topic_id))).bytes
+    raw = UUID(str(topic_id)).bytes
     return None if raw == bytes(16) else uuid_text(raw)
 
 

@@ -150,12 +150,9 @@ def _records(files: Iterable[Path]) -> Iterator[_Raw]:
     order, partition, offset = order[new], partition[new], offset[new]
     first = np.searchsorted(partition, partition)
     holes = (offset - offset[first]) - (np.arange(len(order)) - first) if len(order) else offset
-    table = table.take(pa.array(order))
-    for begin in range(0, len(order), 10_000):
-        part = table.slice(begin, 10_000).to_pydict()
-        yield from map(
-            _Raw, part["key"], part["value"], part["offset"], part["timestamp"], holes[begin : begin + 10_000].tolist()
-        )
+    table = table.take(pa.array(order)).append_column("holes", pa.array(holes))
+    for part in table.select(["key", "value", "offset", "timestamp", "holes"]).to_batches(max_chunksize=10_000):
+        yield from map(_Raw, *part.to_pydict().values())
 
 
 def read_world(
