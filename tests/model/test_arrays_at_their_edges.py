@@ -156,6 +156,7 @@ def test_a_partition_waits_that_somebody_else_claims_than_its_new_owner() -> Non
     group = read_group(HELD)
     claims = list(zip(group.claims.member.tolist(), group.claims.partition.tolist(), strict=True))
     assert group.owner.tolist() == [0, NOBODY, 1, 0, 1]
+    assert group.verdict.code.dtype == np.int8, "a byte for each claim"
     for owner in product(range(-1, 3), repeat=5):
         waits = [
             new != NOBODY

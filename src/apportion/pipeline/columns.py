@@ -130,10 +130,14 @@ def with_columns(rows: pa.Table, **columns: Any) -> pa.Table:
     return rows
 
 
+def fields_of(structs: pa.StructArray) -> dict[str, pa.Array]:
+    """The fields of structs by name, null where the struct is."""
+    return dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
+
+
 def with_fields(structs: pa.StructArray, columns: Mapping[str, pa.Array | None]) -> pa.StructArray:
     """Structs with some fields replaced; None for nulls."""
-    fields = list(structs.type)
-    arrays = dict(zip([field.name for field in fields], structs.flatten(), strict=True))
+    fields, arrays = list(structs.type), fields_of(structs)
     for name, column in columns.items():
         arrays[name] = pa.nulls(len(structs), arrays[name].type) if column is None else column
     mask = structs.is_null() if structs.null_count else None

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from apportion.pipeline.columns import fields_of, valid
+
 Hashes = npt.NDArray[np.uint64]
 _START: Final = np.uint64(0x9E3779B97F4A7C15)
 _NULL: Final = np.uint64(0xD1B54A32D192ED03)
@@ -37,11 +39,10 @@ def _of(column: Any) -> Hashes:
         return _of(column)
     if pa.types.is_list(kind):
         return _of_lists(column)
-    is_there = np.asarray(column.is_valid())
     if pa.types.is_struct(kind):
         values = np.full(len(column), _START, dtype=np.uint64)
-        for field, inner in zip(kind, column.flatten(), strict=True):
-            if field.name not in UNSEEN:
+        for name, inner in fields_of(column).items():
+            if name not in UNSEEN:
                 values = _mixed(values ^ _of(inner))
     elif pa.types.is_string(kind):
         codes = column.dictionary_encode()
@@ -53,7 +54,7 @@ def _of(column: Any) -> Hashes:
         values = np.zeros(len(column), dtype=np.uint64)
     else:
         values = _mixed(np.asarray(column.cast(pa.int64()).fill_null(0), dtype=np.int64).view(np.uint64))
-    return np.where(is_there, values, _NULL)
+    return np.where(valid(column), values, _NULL)
 
 
 def _of_lists(column: pa.ListArray) -> Hashes:

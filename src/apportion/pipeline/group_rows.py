@@ -27,6 +27,7 @@ from apportion.pipeline.columns import (
     TASK,
     bucket_of,
     day_codes,
+    fields_of,
     flattened,
     in_order,
     listed,
@@ -349,8 +350,7 @@ def _groups_of(present: pa.Table) -> pa.Table:
     """``gold/groups``."""
     schema = arrow_schema(schemas.GROUPS)
     lists, fields = present["members"].combine_chunks(), list(schema.field("members").type.value_type)
-    members = lists.flatten()
-    columns = dict(zip([column.name for column in members.type], members.flatten(), strict=True))
+    columns = fields_of(lists.flatten())
     trimmed = pa.StructArray.from_arrays([columns[column.name] for column in fields], fields=fields)
     whole = listed(np.asarray(pc.list_value_length(lists)), trimmed)
     return pa.Table.from_arrays([whole if name == "members" else present[name] for name in schema.names], schema=schema)
@@ -617,7 +617,7 @@ def _members(lists: pa.Array) -> pa.Array:
     """Members with the fields that a fold looks at."""
     structs = lists.values
     fields = [structs.type.field(name) for name in _MEMBER]
-    columns = dict(zip([column.name for column in structs.type], structs.flatten(), strict=True))
+    columns = fields_of(structs)
     mask = pc.is_null(structs) if structs.null_count else None
     trimmed = pa.StructArray.from_arrays([columns[name] for name in _MEMBER], fields=fields, mask=mask)
     return pa.ListArray.from_arrays(lists.offsets, trimmed, mask=pc.is_null(lists) if lists.null_count else None)

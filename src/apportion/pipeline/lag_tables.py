@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise, starmap
 from typing import Any, Final
 
 import numpy as np
@@ -148,11 +149,7 @@ class LagRows:
             lengths = np.asarray(pc.list_value_length(table[name].combine_chunks()), dtype=np.int64)
             counts += np.append(lengths, 0)[rows]
         piece = np.cumsum(counts) // SAMPLES_AT_ONCE
-        bounds = starts_of(piece)
-        if len(bounds) == 1:
-            yield slice(0, 0)
-        for first, behind in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            yield slice(first, behind)
+        yield from starmap(slice, pairwise(starts_of(piece).tolist() if len(piece) else [0, 0]))
 
     def judged(self, rows: slice, now_ms: int, allowed_lag: int) -> dict[str, pa.Table]:
         """``lag`` and ``verdicts`` of some rows."""

@@ -140,11 +140,10 @@ def _flat(before: pa.Table, *names: str) -> tuple[list[pa.Array], Ints]:
 def _windows(row: Ints, at: pa.Array, offset: Longs, deleted: Bools, count: int) -> dict[str, pa.Array]:
     order = np.argsort(row, kind="stable")
     row, deleted = row[order], deleted[order]
-    last = np.maximum.accumulate(np.where(deleted, np.arange(len(deleted)), -1)) if len(deleted) else order
+    behind_deletion = np.maximum.accumulate(np.where(deleted, np.arange(1, len(deleted) + 1), 0))
     bounds = np.searchsorted(row, np.arange(count + 1))
     begin, behind = bounds[:-1], bounds[1:]
-    after = np.maximum(last[behind - 1] + 1, begin) if len(begin) else begin
-    first = np.maximum(after, behind - WINDOW)
+    first = np.maximum.reduce([behind_deletion[behind - 1], begin, behind - WINDOW])
     rows = order[spans(first, behind - first)]
     return {
         "window_at": listed(behind - first, at.take(pa.array(rows))),

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from apportion.arrays import Bools
 from apportion.errors import BadInput
-from apportion.pipeline.columns import longs, piece_of, valid, with_fields
+from apportion.pipeline.columns import fields_of, longs, piece_of, valid, with_fields
 
 HOW: Final = ("drop", "hash")
 WITH_NAMES: Final = (5, 10, 19)
@@ -74,7 +74,7 @@ class Personal:
         first = longs(lists.offsets)
         for row in np.flatnonzero(old).tolist():
             is_old[first[row] : first[row + 1]] = True
-        columns = dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
+        columns = fields_of(structs)
         columns_left = {name: self._left(columns[name], is_old) for name in ("client_id", "host", "user_data")}
         mask = lists.is_null() if lists.null_count else None
         return pa.ListArray.from_arrays(lists.offsets, with_fields(structs, columns_left), mask=mask)
