@@ -5,16 +5,20 @@ from __future__ import annotations
 import sys
 from base64 import urlsafe_b64encode
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from kafka import TopicPartition, errors
+from kafka.cluster import ClusterMetadata
 from kafka.consumer.fetcher import ConsumerRecord
+from kafka.protocol.metadata import CoordinatorType
 
 import apportion.demo
 from apportion import inputs
 from apportion.errors import MissingExtra
-from apportion.inputs import dump, kaf, live, load_history, printed, sniff
+from apportion.inputs import cluster, dump, kaf, live, load_history, printed, sniff
 from apportion.inputs.cluster import topic_id_text
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.inputs.printed import Row, Sentence
@@ -167,3 +171,15 @@ def test_only_groups_that_are_refused_are_left_out_and_only_where_all_were_asked
         with pytest.raises(error):
             look._failed(error("no"), names=["shop"])
         assert not look.round.unknown
+
+
+def test_who_coordinates_a_group_is_forgotten_of_that_group_alone() -> None:
+    """In the client's own memory, which keeps an answer though that broker is gone."""
+    known = ClusterMetadata()
+    kept: dict[Any, int] = known._coordinators
+    kept.update({(kind, name): 3 for kind in CoordinatorType for name in ("shop", "mail")})
+    before = dict(kept)
+    looked = cluster.Cluster("nowhere:1", SimpleNamespace(_manager=SimpleNamespace(cluster=known)))
+    for name in ("shop", "shop", "never asked for"):
+        looked.forget_coordinator(name)
+    assert before.keys() - kept.keys() == {(CoordinatorType.GROUP, "shop")}

@@ -518,10 +518,9 @@ class _TableRows:
         names = self.first_cells | {part[0].split()[0]}
         if any(_is_cut(line, header) and line.split()[0] in names for line in part[1:]):
             return None  # the next row begins there: names with blanks would swallow it
-        plain = Header(header.names, None, "", header.prefix, header.cut, header.lines, header.blanks)
         for glue in ("", " "):
-            fields = _row_of_words(glue.join(_without_prefix(line, header) for line in part), plain)
-            if fields is not None and _belongs(fields, plain) and _adds_up(fields):
+            fields = _row_of_words(glue.join(_without_prefix(line, header) for line in part), header)
+            if fields is not None and _belongs(fields, header) and _adds_up(fields):
                 return fields
         return None
 
