@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+import apportion
 from apportion.arrays import NOBODY, UNKNOWN
 from apportion.errors import BadInput
 from apportion.model import group_json, measures
 from apportion.model.build import build, find_partitions
 from apportion.model.edits import with_changed_members
 from apportion.model.facts import Fact
-from apportion.model.group import NonexistentClaims
+from apportion.model.group import NONE_NONEXISTENT, NonexistentClaims
 from apportion.model.group_json import read_group
 from apportion.model.json_checks import one_line
 from apportion.model.lag import RESETS, lag_of
@@ -35,6 +36,9 @@ def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
     member, topic, number = (np.array(column) for column in zip(*claims, strict=True))
     told = list(NonexistentClaims(member, topic, number, topics))
     assert told == sorted({(m, topics[t], n) for m, t, n in claims})
+    firsts = NonexistentClaims(member, topic, number, topics).first_of_members()
+    assert firsts == [min(claim for claim in told if claim[0] == m) for m in range(3)]
+    assert NONE_NONEXISTENT.first_of_members() == []
 
 
 def test_partitions_are_found_by_their_ids_whether_or_not_ids_have_gaps() -> None:
@@ -273,3 +277,53 @@ def test_cells_of_members_and_topics_are_counted_alike_where_they_are_many_or_fe
         assert [each.tolist() for each in held_of_topic(group, owner)] == [member.tolist(), held.tolist()]
     nobody = np.full(group.P, NOBODY)
     assert [each.tolist() for each in held_of_topic(group, nobody)] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("topics", "refused_at"),
+    [
+        ({"a": 5}, None), ({"a": 6}, "a"), ({"a": 3, "b": WITH_A_GAP}, None), ({"b": WITH_A_GAP, "a": 4, "c": 0}, "a"),
+        ({"a": 4, "b": WITH_A_GAP}, "b"), ({f"t{t}": 1 for t in range(5)}, None),
+        ({f"t{t}": 1 for t in range(6)}, "t5"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("few", [0, 100])
+def test_a_group_has_as_many_partitions_as_it_may_and_not_one_more(
+    topics: dict[str, Any], refused_at: str | None, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether its topics are looked at all at once or one by one."""
+    monkeypatch.setattr(group_json, "MOST_PARTITIONS", 5)
+    monkeypatch.setattr(group_json, "_FEW", few)
+    raw = {"topics": topics, "members": {"m": {"topics": [*topics]}}}
+    if refused_at is None:
+        assert read_group(raw).P == 5
+    else:
+        with pytest.raises(BadInput) as refused:
+            read_group(raw)
+        assert str(refused.value) == f"topics.{refused_at}: found more than 5 partitions in all; needed at most 5."
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ([1], ": found [1]; needed an object of numbers."),
+        ({"load": "x"}, '.load: found "x"; needed an integer.'),
+        ({"load": -(2**63)}, ".load: found -9223372036854775808; needed an integer from -9223372036854775807"),
+        ({"load": 2**63}, ".load: found 9223372036854775808; needed an integer from "),
+        ({"capacity": 1}, ".capacity: found the fact 'capacity'; needed it as a field of the member, beside "),
+    ],
+)  # fmt: skip
+def test_facts_that_are_none_are_refused_at_their_place(facts: Any, says: str) -> None:
+    raw = {"topics": {"t": 1}, "members": {"m": {"topics": ["t"], "facts": facts}}}
+    with pytest.raises(BadInput) as refused:
+        read_group(raw)
+    assert str(refused.value).startswith(f"members.m.facts{says}")
+
+
+def test_a_plan_and_a_group_tell_what_they_are_in_a_line() -> None:
+    group = read_group({**HELD, "group": "shop"})
+    plan = apportion.plan(group, "range")
+    moves = plan.measures["moves"]
+    assert moves
+    assert repr(plan) == f"Plan('shop', range, moves={moves}, proof={plan.proof})"
+    assert repr(group) == "Group('shop', topics=2, partitions=5, members=3)"

@@ -53,9 +53,7 @@ class NonexistentClaims(Sequence[tuple[int, str, int]]):
 
     def first_of_members(self) -> list[tuple[int, str, int]]:
         """The first claim of each member that has any."""
-        first = np.ones(len(self), dtype=np.bool_)
-        first[1:] = self.member[1:] != self.member[:-1]
-        return [self[n] for n in first.nonzero()[0].tolist()]
+        return [self[n] for n in np.unique(self.member, return_index=True)[1].tolist()]
 
 
 _NOBODYS: Final = np.empty(0, dtype=np.int64)
