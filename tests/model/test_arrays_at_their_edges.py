@@ -26,7 +26,7 @@ from apportion.model.lag import RESETS, lag_of
 from apportion.model.measures import cost_of_loads, held_of_topic, measure
 from apportion.model.plan import hand_over
 from apportion.model.to_names import by_owner
-from apportion.model.well_formed import owned_lists, topics_fit
+from apportion.model.well_formed import _numbers, owned_lists, topics_fit
 
 
 def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
@@ -98,6 +98,15 @@ def test_an_id_that_a_member_claims_is_one_of_32_bits(number: int, fits: bool) -
     else:
         with pytest.raises(BadInput, match=r"members\.a\.owned\.t"):
             read_group(group)
+
+
+def test_numbers_of_lists_are_read_in_their_order_and_what_is_none_by_nobody() -> None:
+    for lists in ([[3, 7], [], [-1]], [[2**31 - 1, -(2**31)]], [[]], [[0], [1], [2, 3]]):
+        read = _numbers(lists)
+        assert read is not None
+        assert [each.tolist() for each in read] == [[len(each) for each in lists], [n for each in lists for n in each]]
+    for odd in ([[2**31]], [[True]], [["1"]], [[[1]]], [[None]], [[1.0]], [5], [None]):
+        assert _numbers(odd) is None  # type: ignore[arg-type]
 
 
 def test_members_that_share_one_list_of_topics_are_built_as_those_with_lists_of_their_own() -> None:

@@ -109,8 +109,9 @@ def _numbers(values: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Ar
 
 
 def _times(millis: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
+    """Microseconds; null where no timestamp can hold them."""
     fits = (millis >= -MICROS_MAX // 1000 + 1) & (millis <= MICROS_MAX // 1000)
-    return pa.array(np.where(fits, millis, 0) * 1000, mask=~(valid & fits)).cast(pa.timestamp("us", tz="UTC"))
+    return pa.array(np.where(fits, millis, 0) * 1000, mask=~(valid & fits))
 
 
 def _text(
