@@ -14,7 +14,7 @@ is not as the last build left it everything is made anew: the rows are the same 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -32,30 +32,21 @@ from apportion.errors import BadInput
 from apportion.history.commits import topic_names
 from apportion.history.scenarios import REPLAY
 from apportion.pipeline import decode, end_samples, group_rows, newest_commits
-from apportion.pipeline.columns import bucket_of, piece_of
+from apportion.pipeline.columns import piece_of
 from apportion.pipeline.group_rows import LARGE_TASKS, BuildFacts
 from apportion.pipeline.personal import DAY_US, Personal
-from apportion.pipeline.whatif import whatif
+from apportion.spark import build_tasks
 from apportion.spark.arrow_rows import (
-    ARROW,
     DRIVER,
     ROW,
     STATE,
-    Batches,
-    Delivery,
-    Tables,
     cells,
     collected,
-    distributed,
     distributed_by,
-    gathered,
     latest,
     met,
     of_kinds,
-    packed,
-    part_of_task,
     united,
-    unpacked,
 )
 from apportion.spark.stores import TableStore
 from apportion.tables.schemas import TABLES, fingerprint
@@ -78,7 +69,6 @@ FEW_RECORDS: Final = 20_000
 """So many are one bucket, and planned by one task: a job is a second's work, whatever it does."""
 APPENDED_MAX: Final = 20
 """Added to so many times, a table is written anew, for many small files are slow to read."""
-_OF_GROUPS: Final = ("commits", "generations", "epochs")
 
 Progress = Callable[[str], None]
 
@@ -341,7 +331,7 @@ class _Build:
         if once:
             records = _each_once(records)
         delivery, personal = self.store.deliver(f"d{self._stage}"), self._personal(records)
-        run = partial(_decode, delivery=delivery, buckets=self.buckets, personal=personal)
+        run = partial(build_tasks.decoded, delivery=delivery, buckets=self.buckets, personal=personal)
         frame = self._keep(records.select(*decode.COLUMNS).mapInArrow(run, ROW))
         return frame, self._collected(frame)
 
@@ -354,20 +344,18 @@ class _Build:
 
     def _collected(self, frame: DataFrame) -> dict[str, pa.Table]:
         facts = collected(frame)
-        if "written" in facts:
-            for fact in facts["written"].to_pylist():
-                name = fact["name"]
-                self.rows[name] = self.rows.get(name, 0) + fact["rows"]
-                self.newest[name] = latest(self.newest.get(name), fact["newest"])
-                self.frames.setdefault(name, {})[id(frame)] = frame
+        for fact in facts["written"].to_pylist() if "written" in facts else ():
+            name = fact["name"]
+            self.rows[name] = self.rows.get(name, 0) + fact["rows"]
+            self.newest[name] = latest(self.newest.get(name), fact["newest"])
+            self.frames.setdefault(name, {})[id(frame)] = frame
         return facts
 
     def _note(self, runs: pa.Table, common: _Common, new: int, of_logs: Mapping[str, pa.Table]) -> None:
         """What the next build must know."""
         sampled = [*of_logs["newest"]["at"].to_pylist()] if "newest" in of_logs else []
         self.after = replace(
-            self.after,
-            files={name: dict(files) for name, files in (self.dump.files or {}).items()},
+            self.after, files={name: dict(files) for name, files in (self.dump.files or {}).items()},
             read={str(number): offset for number, offset in decode.last_offsets(runs, self._read).items()},
             records=new + (0 if self.before is None else self.before.records),
             ends_at=max([*sampled, *([] if common.known_at is None else [common.known_at])], default=None),
@@ -420,7 +408,7 @@ class _Build:
             return {}
         topics = self.dump.read("topics").where("topic_id is not null").select("topic_id", "topic").distinct()
         of_state = {} if state is None else collected(of_kinds(state, "pairs").withColumn("bucket", sql.lit(DRIVER)))
-        pairs = _pairs(facts, of_state)
+        pairs = build_tasks.joined_pairs(facts, of_state)
         named = topic_names(
             zip(*(pairs[name].to_pylist() for name in ("topic_id", "topic")), strict=True),
             [(row["topic_id"], row["topic"]) for row in topics.collect()],
@@ -436,8 +424,7 @@ class _Build:
         self, decoded: DataFrame, facts: Mapping[str, pa.Table], state: DataFrame | None, common: _Common
     ) -> DataFrame:
         """Rows of logs for the buckets of groups."""
-        buckets = self.buckets
-        deal = partial(distributed_by, by="topic", buckets=buckets)
+        deal = partial(distributed_by, by="topic", buckets=self.buckets)
         frames = [of_kinds(decoded, "readers"), cells(common.ends, partial(deal, "ends"))]
         kinds = ["readers", "shapes", "pairs", "counts", *([] if common.ends_whole else ["known_ends"])]
         files = self.dump.files or {}
@@ -452,13 +439,12 @@ class _Build:
             self.replaced.add("silver/ends")
         of_driver = {"gaps": common.gaps, **{name: facts[name] for name in ("counts", "pairs") if name in facts}}
         run = partial(
-            _log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=buckets,
+            build_tasks.log_rows, delivery=self.store.deliver(f"l{self._stage}"), buckets=self.buckets,
             state_buckets=self.state_buckets, known=common.known_at,
-            readers=_named_readers(facts, common.names, buckets), of_driver=of_driver,
+            readers=_named_readers(facts, common.names, self.buckets), of_driver=of_driver,
         )  # fmt: skip
-        first = self.spark.createDataFrame([("begin", 0, b"")], ROW)  # a task that has what is the driver's
-        frames.append(first)
-        return self._keep(met(united(frames), buckets, run))
+        frames.append(self.spark.createDataFrame([("begin", 0, b"")], ROW))  # a task that has what is the driver's
+        return self._keep(met(united(frames), self.buckets, run))
 
     # -- groups
 
@@ -470,7 +456,7 @@ class _Build:
         """
         folded = set(facts["recorded"]["group"].to_pylist() if "recorded" in facts else ())
         if "reshaped" in of_logs:
-            run = partial(_wanting, topics=frozenset(of_logs["reshaped"]["topic"].to_pylist()))
+            run = partial(build_tasks.wanting, topics=frozenset(of_logs["reshaped"]["topic"].to_pylist()))
             folded |= {row["group"] for row in of_kinds(state, "wanted").mapInArrow(run, "group string").collect()}
         before = self.before
         if before and _buckets(before.records * len(folded) // max(1, before.groups)) >= 4 * self.buckets:
@@ -481,16 +467,16 @@ class _Build:
         self, decoded: DataFrame, folded: list[str] | None, logs: DataFrame, state: DataFrame | None, common: _Common
     ) -> DataFrame:
         """Rows of groups; of their histories where some are folded."""
-        frames = [of_kinds(decoded, *_OF_GROUPS), of_kinds(logs, "logs")]
+        frames = [of_kinds(decoded, *build_tasks.OF_GROUPS), of_kinds(logs, "logs")]
         missing: dict[int, int] = {}
         if state is not None:
             frames.append(of_kinds(state, *group_rows.KEPT))
         if folded:
             names = sql.broadcast(self.spark.createDataFrame(pa.table({"group": folded})))
-            for name in _OF_GROUPS:
+            for name in build_tasks.OF_GROUPS:
                 rows = self._published(f"silver/{name}").join(names, "group", "left_semi")
                 columns = newest_commits.COLUMNS if name == "commits" else group_rows.read_by_compact(name)
-                frames.append(cells(rows.select(*columns), partial(_past, kind=name, buckets=self.buckets)))
+                frames.append(cells(rows.select(*columns), partial(build_tasks.past, kind=name, buckets=self.buckets)))
             gaps = self._published("silver/gaps").groupBy("source_partition").agg(sql.sum("missing"))
             missing = dict(row[:] for row in gaps.collect())
         holes = decode.holes(common.gaps, missing, self._read)
@@ -499,15 +485,15 @@ class _Build:
         rules = BuildFacts(now_ms, self.after.settings["allowed_lag"], holes, named, self._planners)
         delivered = [name for name in TABLES if folded != [] or name not in group_rows.FOLDED]
         run = partial(
-            _group_rows, build=rules, buckets=self.state_buckets, delivery=self.store.deliver(f"g{self._stage}"),
-            delivered=delivered,
+            build_tasks.rows_of_groups, build=rules, buckets=self.state_buckets,
+            delivery=self.store.deliver(f"g{self._stage}"), delivered=delivered,
         )  # fmt: skip
         return self._keep(met(united(frames), self.buckets, run))
 
     def _carried(self, name: str, rows: DataFrame) -> DataFrame:
         """Published rows of a table once more."""
         columns = [sql.col(f"`{column.name}`") for column in TABLES[name].columns.columns]
-        run = partial(_carry, delivery=self.store.deliver(f"c{self._stage}"), name=name)
+        run = partial(build_tasks.carried, delivery=self.store.deliver(f"c{self._stage}"), name=name)
         return rows.select(*columns).mapInArrow(run, ROW)
 
     def _summary(self, groups: DataFrame) -> tuple[int, pa.Array]:
@@ -522,7 +508,8 @@ class _Build:
 
     def _plans(self, groups: DataFrame, folded: list[str] | None, planned: pa.Array) -> None:
         """Rows of ``gold/whatif``: of groups that are planned, and of the others."""
-        run = partial(_plan, assignors=self.after.settings["assignors"], delivery=self.store.deliver(f"p{self._stage}"))
+        delivery, assignors = self.store.deliver(f"p{self._stage}"), self.after.settings["assignors"]
+        run = partial(build_tasks.planned, assignors=assignors, delivery=delivery)
         frames = [met(of_kinds(groups, "asked"), self._planners, run)]
         if folded is not None:
             # Rows of a group's past stay unless it is folded, those of its present unless it is planned.
@@ -590,15 +577,6 @@ def _runs(facts: Mapping[str, pa.Table]) -> pa.Table:
     return decode.joined_runs(facts.get("runs", decode.RUNS.empty_table()))
 
 
-_PAIRS: Final = pa.schema([("topic_id", pa.string()), ("topic", pa.string())])
-
-
-def _pairs(*facts: Mapping[str, pa.Table]) -> pa.Table:
-    """(topic_id, topic) of all commits, each once."""
-    pairs = pa.concat_tables([_PAIRS.empty_table(), *(of_place["pairs"] for of_place in facts if "pairs" in of_place)])
-    return pairs.group_by(_PAIRS.names).aggregate([]).combine_chunks()
-
-
 def _named_readers(facts: Mapping[str, pa.Table], names: Mapping[str, str | None], buckets: int) -> pa.Table:
     """(topic, bucket) of topics that new epochs speak of by their ids."""
     if "spoken" not in facts:
@@ -619,138 +597,3 @@ def _each_once(records: DataFrame) -> DataFrame:
     if differ := places.where("a != b").count():
         raise BadInput("records", f"{differ} offsets with two different records", "records of one cluster alone")
     return records.dropDuplicates(["partition", "offset"])
-
-
-# -- in tasks --------------------------------------------------------------------------------------------------------
-
-
-def _decode(batches: Batches, delivery: Delivery, buckets: int, personal: Personal | None) -> Iterator[pa.RecordBatch]:
-    """New records: rows of silver, and for each bucket of groups what its rows are made from."""
-    task = part_of_task()
-    for number, records in enumerate(gathered(batches)):
-        if any(records[name].null_count for name in ("partition", "offset", "timestamp")):
-            raise BadInput("records", "rows without a partition, offset or time", "each has them")
-        tables = decode.decoded(records)
-        for name in decode.DECODED:
-            if personal is not None:
-                tables[name] = personal.nameless(name, tables[name])
-            yield from delivery(f"silver/{name}", tables[name], f"{task:05d}-{number:03d}")
-        for name in ("counts", "runs"):
-            yield from packed(name, DRIVER, tables[name])
-        commits = tables["commits"].select(newest_commits.COLUMNS)
-        rows = {"commits": commits, **{name: group_rows.compact(name, tables[name]) for name in group_rows.RECORDS}}
-        for name, of_kind in rows.items():
-            yield from distributed_by(name, of_kind, "group", buckets)
-        yield from _facts_of(rows, buckets)
-
-
-def _facts_of(rows: Mapping[str, pa.Table], buckets: int) -> Iterator[pa.RecordBatch]:
-    """Names of groups with records of their own, ids and names of topics, and which bucket reads which topic."""
-    pairs = rows["commits"].select(_PAIRS.names)
-    yield from packed(
-        "pairs", DRIVER, pairs.filter(pc.is_valid(pairs["topic_id"])).group_by(_PAIRS.names).aggregate([])
-    )
-    names = pa.concat_tables([rows[name].select(["group"]) for name in group_rows.RECORDS])
-    yield from packed("recorded", DRIVER, names.group_by("group").aggregate([]))
-    spoken = [(topic_id, group) for group, ids in group_rows.spoken_ids(rows["epochs"]).items() for topic_id in ids]
-    if spoken:
-        ids, groups = (pa.array(column, pa.string()) for column in zip(*spoken, strict=True))
-        spoken_of = pa.table({"topic_id": ids, "bucket": bucket_of(groups, buckets)})
-        yield from packed("spoken", DRIVER, spoken_of.group_by(["topic_id", "bucket"]).aggregate([]))
-    wanted = pa.concat_tables([rows["commits"].select(["group", "topic"]), group_rows.topics_of(rows["generations"])])
-    bodies = rows["epochs"].select(["group", "body"])
-    wanted = pa.concat_tables([wanted, group_rows.topics_named(bodies)])
-    yield from _readers(wanted["topic"], bucket_of(wanted["group"], buckets), buckets)
-
-
-def _readers(topics: pa.ChunkedArray, bucket: pa.Array, buckets: int) -> Iterator[pa.RecordBatch]:
-    readers = pa.table([topics, bucket], schema=end_samples.READERS)
-    readers = readers.group_by(readers.column_names).aggregate([]).select(end_samples.READERS.names).combine_chunks()
-    yield from distributed_by("readers", readers, "topic", buckets)
-
-
-def _log_rows(
-    bucket: int, tables: Tables, delivery: Delivery, buckets: int, state_buckets: int, known: int | None,
-    readers: pa.Table, of_driver: Tables,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
-    """The logs of a bucket of topics, for those that read them."""
-    part = f"{bucket:05d}"
-    own_readers = readers.filter(pc.equal(bucket_of(readers["topic"], buckets), bucket))
-    whole = pa.concat_tables([tables.get("readers", end_samples.READERS.empty_table()), own_readers])
-    # Readers that were kept are of the state's buckets, of which a task may have several.
-    of_tasks = pc.bit_wise_and(whole["bucket"], pa.scalar(buckets - 1, pa.int32()))
-    whole = pa.table([whole["topic"], of_tasks], schema=end_samples.READERS)
-    logs = end_samples.logs_of({**tables, "readers": whole}, known)
-    yield from distributed("logs", logs["logs"])
-    for name in ("silver/ends", "silver/topics"):
-        yield from delivery(name, logs[name], part)
-    if "ends" in tables and (at := pc.max(tables["ends"]["at"].cast(pa.int64())).as_py()) is not None:
-        yield from packed("newest", DRIVER, pa.table({"at": [at]}))
-    yield from packed("reshaped", DRIVER, logs["reshaped"])
-    state_rows = [
-        batch for name in ("known_ends", "known_topics", "shapes")
-        for batch in distributed_by(name, logs[name], "topic", state_buckets)
-    ]  # fmt: skip
-    if bucket == 0:
-        yield from delivery("silver/gaps", of_driver["gaps"], part)
-        counts = decode.added_up(
-            pa.concat_tables([counted["counts"] for counted in (tables, of_driver) if "counts" in counted])
-        )
-        if "counts" in of_driver:
-            yield from delivery("silver/counts", counts, part)
-        state_rows += [*packed("counts", bucket, counts), *packed("pairs", bucket, _pairs(tables, of_driver))]
-    yield from _kept(delivery, state_rows, f"l{part}")
-
-
-def _kept(delivery: Delivery, rows: list[pa.RecordBatch], part: str) -> Iterator[pa.RecordBatch]:
-    if rows:
-        yield from delivery(STATE, pa.Table.from_batches(rows, schema=ARROW), part)
-
-
-def _group_rows(
-    bucket: int, tables: Tables, build: BuildFacts, buckets: int, delivery: Delivery, delivered: Sequence[str]
-) -> Iterator[pa.RecordBatch]:
-    """All rows of a bucket of groups, but for plans.
-
-    buckets
-        Those of what is kept for the next build.
-    """
-    rows = group_rows.group_rows(tables, build)
-    part = f"{bucket:05d}"
-    for name in delivered:
-        if name in rows:
-            yield from delivery(name, rows[name], part)
-    state_rows = [batch for name in group_rows.KEPT for batch in distributed_by(name, rows[name], "group", buckets)]
-    readers = rows["readers"]
-    state_rows += _readers(readers["topic"], bucket_of(readers["group"], buckets), buckets)
-    yield from _kept(delivery, state_rows, f"g{part}")
-    yield from distributed("asked", rows["asked"])
-    yield from packed("astray", DRIVER, rows["astray"])
-    new = [tables[name]["group"] for name in _OF_GROUPS if name in tables]
-    yield from packed("touched", DRIVER, pa.table({"groups": [len(pa.chunked_array(new, pa.string()).unique())]}))
-    yield from packed("planned", DRIVER, pa.table({"group": rows["asked"]["group"].unique()}))
-
-
-def _plan(task: int, tables: Tables, assignors: Sequence[str], delivery: Delivery) -> Iterator[pa.RecordBatch]:
-    """The groups of a task's structures, planned."""
-    for number, rows in enumerate(whatif(tables["asked"], assignors)):
-        yield from delivery("gold/whatif", pa.Table.from_batches([rows]), f"{task:05d}-{number:03d}")
-
-
-def _carry(batches: Batches, delivery: Delivery, name: str) -> Iterator[pa.RecordBatch]:
-    task = part_of_task()
-    for number, rows in enumerate(gathered(batches)):
-        yield from delivery(name, rows, f"{task:05d}-{number:03d}")
-
-
-def _wanting(batches: Batches, topics: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """Groups that want, or ever wanted, one of some topics."""
-    for _, _, rows in unpacked(batches):
-        groups = rows.filter(pc.is_in(rows["topic"], pa.array(sorted(topics), pa.string())))["group"].unique()
-        yield pa.RecordBatch.from_arrays([groups], names=["group"])
-
-
-def _past(rows: pa.Table, kind: str, buckets: int) -> Iterator[pa.RecordBatch]:
-    """Older commits, or records of groups, as ``group_rows`` takes them."""
-    rows = rows if kind == "commits" else group_rows.compact(kind, rows)
-    yield from distributed_by("history" if kind == "commits" else kind, rows, "group", buckets)
