@@ -185,18 +185,18 @@ class Streams(TaskSettings):
             return None
         task_of = _task_numbers(group, topology, counts)
         ordered = ints(sorted(members, key=group.members.__getitem__))
-        told = _told_copies(group, task_of, ordered)
+        stated = _told_copies(group, task_of, ordered)
         by_number = np.append(ordered, NOBODY)
 
         def planned(of: Group) -> tuple[Ints, Ints]:
-            active = active_of(_identical_state(of, task_of, ordered, sum(counts), told), self)
+            active = active_of(_identical_state(of, task_of, ordered, sum(counts), stated), self)
             return by_number[np.append(active, NOBODY)[task_of]], active
 
         together = np.where(task_of != NOBODY, task_of, sum(counts) + np.arange(group.P))
         try:
             owner, active = planned(group)
             owner, active = _as_next_round(group, owner, together, planned) or (owner, active)
-            state = _identical_state(group, task_of, ordered, sum(counts), told)
+            state = _identical_state(group, task_of, ordered, sum(counts), stated)
             target = target_of(state, active)
             copies = copies_of(state, active, target, self)
         except NotCounted:
@@ -340,15 +340,14 @@ def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints
     topic, state = {name: t for t, name in enumerate(group.topics)}, group.state
     places = list(enumerate(members.tolist()))
     # Topic, place, ids and what is lacking: copies of many ids at a time, which a rollout reads thousands of times.
-    told = [(name, q, ids, 0) for q, m in places for name, ids in state.standby[m].items() if name in topic]
+    stated = [(name, q, ids, 0) for q, m in places for name, ids in state.standby[m].items() if name in topic]
     for q, m in places:
         lags = state.recovery_lag[m].items()
-        told += [(name, q, (number,), missing) for (name, number), missing in lags if name in topic]
-    sizes = [len(ids) for _, _, ids, _ in told]
-    t, at, lack = (
-        ints([(topic[name], q, missing) for name, q, _, missing in told]).reshape(-1, 3).repeat(sizes, axis=0).T
-    )
-    number = ints([number for _, _, ids, _ in told for number in ids])
+        stated += [(name, q, (number,), missing) for (name, number), missing in lags if name in topic]
+    sizes = [len(ids) for _, _, ids, _ in stated]
+    columns = ints([(topic[name], q, missing) for name, q, _, missing in stated]).reshape(-1, 3)
+    t, at, lack = columns.repeat(sizes, axis=0).T
+    number = ints([number for _, _, ids, _ in stated for number in ids])
     highest = max(int(number.max(initial=0)), int(group.number.max(initial=0))) + 1
     described, wanted = group.topic_of * highest + group.number, t * highest + number
     p = np.searchsorted(described, wanted)

@@ -288,8 +288,8 @@ class LakeStore:
 def _sizes(before: str, commit: Mapping[str, Any], rows: int, newest: int | None) -> str:
     """What rows that a commit added make of a table, as ``Manifest`` has it."""
     old_rows, files, size, old, _ = json.loads(before)
-    told, at = commit["operationMetrics"] if rows else {}, commit["timestamp"]  # a file without rows is not kept
-    files, size = files + int(told.get("numFiles", 0)), size + int(told.get("numOutputBytes", 0))
+    metrics, at = commit["operationMetrics"] if rows else {}, commit["timestamp"]  # a file without rows is not kept
+    files, size = files + int(metrics.get("numFiles", 0)), size + int(metrics.get("numOutputBytes", 0))
     return json.dumps([old_rows + rows, files, size, latest(old, newest), at and int(at.timestamp() * 1e6)])
 
 
