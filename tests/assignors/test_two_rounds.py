@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -65,3 +66,29 @@ def test_the_second_round_gives_the_target_of_the_first(name: str, given_setting
 @given(group=groups())
 def test_so_it_is_for_any_group(name: str, group: dict[str, Any]) -> None:
     check(group, name, {})
+
+
+def test_the_cooperative_stream_join_keeps_as_much_as_the_eager_one() -> None:
+    """Members that missed a rebalance bring old claims to some of a number's partitions: its owner keeps the number."""
+    for seed, kinds in enumerate((Kinds(), Kinds(6, 4, 9), Kinds(8, 3, 12))):
+        for group in many_groups(150, seed, kinds):
+            eager, cooperative = (apportion.plan(group, f"{form}sticky-stream-join") for form in ("", "cooperative-"))
+            assert cooperative.measures["kept"] >= eager.measures["kept"], group
+
+
+@pytest.mark.parametrize("max_skew", [0, 1, 2])
+def test_cooperative_lag_aware_keeps_counts_within_max_skew(max_skew: int) -> None:
+    """Also where so few partitions have no owner that the rest cannot stay as it is."""
+    rng = random.Random(max_skew)
+    for _ in range(300):
+        members = [f"m{m}" for m in range(rng.randint(2, 5))]
+        partitions = range(rng.randint(1, 9))
+        # Some members hold most, so that counts are far apart before.
+        owner = {p: rng.choice(members[: rng.randint(1, len(members))]) for p in partitions if rng.random() < 0.8}
+        held = {m: [p for p in partitions if owner.get(p) == m] for m in members}
+        group = {
+            "topics": {"t": [{"partition": p, "lag": rng.choice((0, 1, 9, 50))} for p in partitions]},
+            "members": {m: {"topics": ["t"], "owned": {"t": held[m]}, "generation": 3} for m in members},
+        }
+        plan = apportion.plan(group, "cooperative-lag-aware", {"max_skew": max_skew})
+        assert plan.measures["load_max"] - plan.measures["load_min"] <= 1 + max_skew, group

@@ -261,3 +261,19 @@ def test_a_member_of_another_topology_lets_go_before_its_tasks_run_elsewhere() -
     said = theirs.subscription(topics, keeps=True, holds=())
     shares = new.bridge.assign([JoiningMember("old", None, said), new.says()], BrokerCluster())
     assert sum(len(ids) for _, ids in shares[new.name].partitions) == sum(SIZES.values())
+
+
+def test_a_task_stays_where_it_runs_whatever_another_member_of_that_process_tells_of_its_copy() -> None:
+    """Two threads of one process and a lone one whose copies lack less than the idle thread says."""
+    group = Group(TaskSettings())
+    for process in "ppq":
+        group.join(process)
+    group.settle()
+    threads, alone = group.members[:2], group.members[2]
+    runs = {task for member in threads for task in member.bridge.orders.active}
+    assert runs
+    group.disks["p"].update(dict.fromkeys(runs, 99_999))
+    group.disks["q"].update(dict.fromkeys(runs, 10_001))
+    group.round()
+    assert {task for member in threads for task in member.bridge.orders.active} == runs
+    assert not runs & set(alone.bridge.orders.active)

@@ -82,7 +82,8 @@ class StickyStreamJoin:
         past = _past_owner(group, joined, numbers, joins)
         holder = _share(past, joins)
         _spread(group, joined, numbers, holder, owner)
-        return Answer(owner, proof, extra=extra, certificate=_SharedNumbers(past, holder, np.flatnonzero(joins)))
+        reasons = _SharedNumbers(numbers, past, holder, np.flatnonzero(joins))
+        return Answer(owner, proof, extra=extra, certificate=reasons)
 
 
 class StreamJoinInFields(StreamJoin):
@@ -97,8 +98,10 @@ class StreamJoinInFields(StreamJoin):
 class CooperativeStickyStreamJoin(StickyStreamJoin):
     """Partition numbers are shared as in ``sticky-stream-join``; one that changes hands rests whole for one round.
 
-    Meanwhile its past owner has let go in every topic and its new one reads in none, so that nobody ever reads half a
-    number. The second round keeps what stayed and hands the others out in the same order.
+    Meanwhile its past owner has let go in every topic and its new one reads in none, so that nobody begins to read half
+    a number. An owner that keeps a number keeps what it has of it, and waits only for partitions that others claim: if
+    it let go, the second round would not know whose the number was. The second round keeps what stayed and hands the
+    others out in the same order.
     Goals: co-location > balance of numbers > fewest numbers that move. Source: as there; KIP-429.
     """
 
@@ -110,8 +113,12 @@ class CooperativeStickyStreamJoin(StickyStreamJoin):
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition in the end."""
         answer = super().assign(group)
-        target = in_two_rounds(group, answer.owner, self._owners, group.number)
-        return replace(answer, owner=target, together=group.number)
+        together = group.number
+        if isinstance(answer.certificate, _SharedNumbers):
+            stays = np.isin(together, answer.certificate.stay())
+            together = np.where(stays, int(together.max()) + 1 + np.arange(group.P), together)
+        target = in_two_rounds(group, answer.owner, self._owners, together)
+        return replace(answer, owner=target, together=together)
 
     def _owners(self, group: Group) -> Ints:
         return super().assign(group).owner
@@ -119,11 +126,17 @@ class CooperativeStickyStreamJoin(StickyStreamJoin):
 
 @dataclass(frozen=True, eq=False)
 class _SharedNumbers:
-    """Why the numbers cannot be shared better: (N,) past and new owners, and the members that join."""
+    """Why the numbers cannot be shared better: (N,) numbers, past and new owners, and the members that join."""
 
+    numbers: Ints
     past: Ints
     holder: Ints
     members: Ints
+
+    def stay(self) -> Ints:
+        """The numbers whose owner keeps them."""
+        stay: Ints = self.numbers[self.past == self.holder]
+        return stay
 
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""

@@ -251,7 +251,8 @@ class Streams(TaskSettings):
         for process_id, mine in _gathered(group, members, by_host=self.process == "host").items():
             lag: dict[Task, int] = {}
             for m in mine:
-                for task, missing in copies[m].items():
+                # Who runs a task and does not say otherwise has all of its state, whatever another of its host lacks.
+                for task, missing in {**dict.fromkeys(ran[m], 0), **copies[m]}.items():
                     lag[task] = min(missing, lag.get(task, missing))
             tags = [group.state.tags[m] for m in reversed(mine)] if group.state is not None else []
             processes.append(

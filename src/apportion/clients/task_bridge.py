@@ -215,7 +215,7 @@ def _holders(members: Sequence[JoiningMember]) -> Holders:
 
 
 def _processes(members: Sequence[_Member]) -> list[Process]:
-    """Members of one process id together; the least lag that any of them tells counts."""
+    """Members of one process id together; the least lag that any of them tells counts, and none where one runs it."""
     together: dict[str, list[_Member]] = {}
     for member in sorted(members, key=lambda member: member.member_id):
         together.setdefault(member.process, []).append(member)
@@ -223,8 +223,9 @@ def _processes(members: Sequence[_Member]) -> list[Process]:
     for process, ours in together.items():
         lag: dict[Task, int] = {}
         for member in ours:
-            for pair, messages in member.memory.lag.items():
-                lag[Task(*pair)] = min(messages, lag.get(Task(*pair), messages))
+            stated = {Task(*pair): messages for pair, messages in member.memory.lag.items()}
+            for task, messages in {**dict.fromkeys(member.runs, 0), **stated}.items():
+                lag[task] = min(messages, lag.get(task, messages))
         active: dict[Task, str | None] = {task: member.member_id for member in ours for task in member.runs}
         standby = frozenset(Task(*pair) for member in ours for pair in member.memory.standby)
         names = tuple(member.member_id for member in ours)

@@ -39,7 +39,8 @@ def complete(sharing: Sharing, capacity: Ints) -> Ints | None:
     np.add.at(had, (kind[retained], past[retained]), 1)
     window = _window(sharing, had[0], capacity) if sharing.equal and sharing.max_skew else None
     low, high = (_table(sharing, capacity),) * 2 if window is None else window
-    if (had > high).any():
+    free = int(np.count_nonzero(~retained))
+    if (had > high).any() or int(np.maximum(low - had, 0).sum()) > free:
         return None
     return _deal(sharing, low - had, high - had, capacity)
 
