@@ -73,10 +73,10 @@ golden: $(STAMP) ## write the outputs that tests hold as files anew; git diff sh
 	@$(PY) -m tests.cli.test_transcripts
 	@$(PY) -m tests.report.test_golden
 	@$(PY) -m tests.serve.test_golden
-	@APPORTION_WRITE=1 $(PY) -m pytest -q $$(grep -l as_written -r tests --include='test_*.py')
 
-mutants: setup ## change the sources at random, one place at a time, and count what the tests notice: tests/mutants.json
-	@$(PY) -m tools.mutants
+mutants: setup ## let mutmut change ROOM one place at a time, and see what its tests notice: make mutants ROOM=solvers
+	@$(VENV)/bin/mutmut run 'apportion.$(ROOM).*'
+	@$(VENV)/bin/mutmut results
 
 faults: setup ## put each known fault back, one at a time, and see its test fail
 	@$(PY) -m tools.faults

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
-pytest_plugins = ["apportion.testing.plugin", "tests.support.written_down"]
+pytest_plugins = ["apportion.testing.plugin"]
 
 SKIPPED: dict[str, str] = {}
 """Test or module to why it did not run."""

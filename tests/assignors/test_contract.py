@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.support.written_down import as_written
 
 import apportion
 from apportion.assignors.roundrobin import RoundRobin
@@ -18,8 +16,6 @@ from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.testing import ContractBroken, check_assignor, groups
 from apportion.testing.groups import many_groups, shuffled
-
-WRITTEN = Path(__file__).parent / "broken_promises.json"
 
 
 @pytest.mark.parametrize("name", apportion.known())
@@ -146,12 +142,6 @@ def test_a_broken_promise_is_named_in_a_sentence_with_a_small_group(how: Any, pr
         check_assignor(Bad(how))
     assert promise in caught.value.promises
     assert len(str(caught.value)) < 1500
-    told(f"{promise} {getattr(how, '__name__', 'Moody')}", caught.value)
-
-
-def told(key: str, broken: ContractBroken) -> None:
-    """Every sentence and group, to the last letter."""
-    as_written(WRITTEN, key, [str(broken).splitlines(), list(broken.promises)])
 
 
 def test_a_strategy_that_keeps_the_promises_passes() -> None:
@@ -169,7 +159,6 @@ def test_an_author_learns_of_missing_names_and_loose_settings() -> None:
     with pytest.raises(ContractBroken) as caught:
         check_assignor(Nameless())  # type: ignore[arg-type]
     assert {"name", "goals", "frozen"} <= set(caught.value.promises)
-    told("nameless", caught.value)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +180,6 @@ def test_what_can_be_said_of_a_strategy_without_a_group(attributes: dict[str, An
     with pytest.raises(ContractBroken) as caught:
         check_assignor(kind(first_wanting), groups=2)
     assert set(caught.value.promises) == promises
-    told(str(attributes), caught.value)
 
 
 def test_partitions_may_be_left_by_a_strategy_that_says_so_and_no_other() -> None:
@@ -236,7 +224,6 @@ def test_a_proof_of_goals_that_are_none_is_a_broken_promise_too() -> None:
     with pytest.raises(ContractBroken) as caught:
         check_assignor(Aimless(lies_about_goals), groups=5)  # type: ignore[arg-type]
     assert {"goals", "proof"} <= set(caught.value.promises)
-    told("aimless", caught.value)
 
 
 def test_a_class_in_place_of_a_strategy_is_named() -> None:

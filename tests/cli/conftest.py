@@ -19,7 +19,7 @@ from apportion.cli import main
 HERE = Path(__file__).parent
 PASTED = HERE.parent / "inputs" / "pasted"
 SECRETS = ("APPORTION_", "NO_COLOR")
-KEPT = ("APPORTION_REQUIRE_BROKER", "APPORTION_WRITE")
+KEPT = ("APPORTION_REQUIRE_BROKER",)
 
 ADS = {
     "version": 1,

@@ -6,13 +6,11 @@ import contextlib
 import json
 import random
 from collections import OrderedDict
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.written_down import as_written
 
 import apportion
 from apportion.testing import groups, many_groups
@@ -163,17 +161,6 @@ def test_bad_input_is_an_error_that_names_its_place(given: Any, where: str, foun
     assert found in str(caught.value)
     assert "None" not in f"{caught.value.where} {caught.value.needed}", "it says what would have been right"
     json.dumps(caught.value.to_dict(), ensure_ascii=False).encode()
-
-
-def test_each_refusal_is_the_sentence_that_was_written_down() -> None:
-    """Of dicts; what is wrong with a text that is no JSON Python says in its own words."""
-    said = []
-    for raw, _, _ in BAD:
-        if not isinstance(raw, str | bytes):
-            with pytest.raises(apportion.BadInput) as caught:
-                apportion.plan(raw)
-            said.append(ascii(str(caught.value)))
-    as_written(Path(__file__).parent / "refused.json", "groups", said)
 
 
 GOOD: list[dict[str, Any]] = [

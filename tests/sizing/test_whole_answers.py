@@ -3,94 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
-from tests.support.written_down import as_written
 
 import apportion
 from apportion.errors import BadInput
 from apportion.sizing import bounds
 from apportion.sizing.advice import Facts, choose, idle, sentences
-
-WRITTEN = Path(__file__).parent / "whole_answers.json"
-KINDS: dict[str, dict[str, Any]] = {
-    "few": {"partitions": (2, 10), "members": (1, 4)},
-    "unlike": {"partitions": (5, 20), "members": (2, 5), "capacities": (1, 1, 2, 3)},
-    "unowned": {"partitions": (5, 30), "members": (1, 5), "owned": 0.6},
-    "many": {"partitions": (60, 120), "members": (6, 15), "capacities": (1, 1, 2)},
-    "topics": {"partitions": (8, 40), "members": (2, 8), "topics": 3},
-    "like m0": {"partitions": (8, 30), "members": (2, 5), "topics": 3, "asked": {"like": "m0"}},
-    "processes of 2": {"partitions": (6, 30), "members": (2, 8), "asked": {"threads": 2}},
-    "processes of 3": {
-        "partitions": (6, 40), "members": (3, 9), "capacities": (1, 2), "asked": {"threads": 3}, "hosts": 3
-    },
-    "at least": {"partitions": (4, 12), "members": (2, 8), "asked": {"members": (6, 9)}},
-    "heavy": {"partitions": (4, 25), "members": (2, 6), "heavy": 2, "capacities": (1, 2)},
-    "heavy in processes": {"partitions": (4, 25), "members": (2, 6), "heavy": 1, "asked": {"threads": 2}},
-    "by lag": {"partitions": (4, 25), "members": (2, 6), "asked": {"by": "lag"}, "unknown": 0.3},
-    "to catch up": {"partitions": (4, 25), "members": (2, 6), "asked": {"catch_up": 60}, "unknown": 0.2},
-    "by partitions": {"partitions": (4, 40), "members": (2, 6), "asked": {"by": "partitions"}, "capacity": 4},
-    "fewest": {"partitions": (10, 40), "members": (4, 9), "asked": {"prefer": "members"}},
-    "least moved": {"partitions": (10, 40), "members": (4, 9), "asked": {"prefer": "moves"}},
-    "too many": {"partitions": (1, 6), "members": (5, 9)},
-}  # fmt: skip
-
-
-def drawn(kind: str, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A group of a kind, and what is asked of it."""
-    draw, says = Random(f"{kind} {seed}"), KINDS[kind]
-    topics = [f"t{i}" for i in range(says.get("topics", 1))]
-    names = [f"m{m}" for m in range(draw.randint(*says["members"]))]
-    members: dict[str, Any] = {}
-    for m, name in enumerate(names):
-        wants = topics if len(topics) == 1 else sorted(draw.sample(topics, draw.randint(1, len(topics))))
-        members[name] = {
-            "topics": wants,
-            "owned": {},
-            "generation": 4,
-            "capacity": draw.choice(says.get("capacities", (1,))),
-        }
-        if "hosts" in says:
-            members[name]["host"] = f"/h{m // says['hosts']}"
-    entries: dict[str, list[dict[str, Any]]] = {topic: [] for topic in topics}
-    heavy = says.get("heavy", 0)
-    for i in range(draw.randint(*says["partitions"])):
-        topic = draw.choice(topics)
-        entry: dict[str, Any] = {"partition": len(entries[topic])}
-        known = draw.random() >= says.get("unknown", 0)
-        entry["weight"] = (
-            (draw.randint(201, 260) if i < heavy else draw.choice((0, 1, 5, 12, 20, 33, 47, 60))) if known else None
-        )
-        if draw.random() >= says.get("unknown", 0):
-            entry["lag"] = draw.choice((0, 3, 40, 90))
-        wanting = [name for name in names if topic in members[name]["topics"]]
-        if wanting and draw.random() < says.get("owned", 0.95):
-            members[draw.choice(wanting)]["owned"].setdefault(topic, []).append(entry["partition"])
-        entries[topic].append(entry)
-    asked = {"capacity": says.get("capacity", 100), **says.get("asked", {})}
-    return {"topics": entries, "members": members}, asked
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("first", [0, 2, 4, 6])
-def test_whole_answers_are_those_written_down(kind: str, first: int) -> None:
-    answers: list[Any] = []
-    for seed in (first, first + 1):
-        raw, asked = drawn(kind, seed)
-        try:
-            sizing = apportion.size(raw, **asked)
-        except BadInput as error:
-            answers.append(str(error))
-            continue
-        answer = sizing.to_dict()
-        for point in answer["frontier"]:
-            point["plan"] = point["plan"]["assignment"]
-        answers.append(answer)
-    as_written(WRITTEN, f"{kind} {first}", answers)
-
 
 GROUP = {"topics": {"t": [{"partition": 0, "weight": 5, "lag": 7}]}, "members": {"a": {"topics": ["t"]}}}
 ABOVE = "needed a number above 0, at most 2^53"

@@ -17,14 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.written_down import as_written
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import lock, packages, session, settings
 from apportion.spark.location import check_catalog, form_of, locate
 from apportion.spark.shelves import FolderShelf
-
-PLACES = Path(__file__).parent / "places.json"
 
 
 def test_a_place_is_a_folder_a_uri_or_a_catalogs_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,48 +372,6 @@ def test_a_place_that_is_none_is_refused_in_these_words(given: str, words: str) 
     with pytest.raises(BadInput) as refused:
         locate(given)
     assert str(refused.value).startswith(words)
-
-
-SCHEMES = ("s3a", "S3", "s3n", "hdfs", "GS", "abfss", "wasb", "file", "http", "s3-a.b+c", "1s3")
-RESTS = (
-    "", "a", "a/", "a//", "a/b", "a/b//", "/", "//", "a/X", "/a/b", "a b/c", "id:key@a/b", "id@a/b", "a:80/b", "a:80",
-    "id:k/y@a/b@c", "@a/b", ":@a/b", "a%2Fb/c", "a#b?c/d", "localhost/a", "é/ü",
-)  # fmt: skip
-OTHERS = (
-    "a", "a.b", "a.b.c", "a..b", ".a.b", "a_1.b_2", "1a.b", "a.1b", "a.é", "a-b.c", "a/b.c", "a.b/", "a b.c", "~", "-",
-    "s3", "s3a", "s3a:", "s3a:b", "s3a:/b", "S3A:/b", "s3:/a/b", "hdfs:/a", "HDFS:/a/b", "gs:/a", "abfs:/a", "abfss:/a",
-    "wasbs:/a", "dbfs:/a", "x:/a", " s3a://a/b", "\t", "\n", "main.there", "file", "file:a/../b", "FILE:a",
-    "file:/a//b", "file:///", "file:%41", "file://LOCALHOST/a", "file://other", "file://other/",
-    "file:////a", "spark_catalog.a",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("scheme", ["", *SCHEMES])
-def test_what_each_text_means_as_a_place_is_written_down(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
-) -> None:
-    """Kind and place, its own paths and its forms, or the sentence that refuses it."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "main.there").mkdir()
-
-    def means(given: str) -> Any:
-        try:
-            place = locate(given)
-        except BadInput as refused:
-            return str(refused)
-        forms = [tried(form_of, place, form) for form in (None, "parquet", "delta", "iceberg", "")]
-        paths = [tried(place.path), tried(place.path, "gold", "a b"), tried(lambda: str(place.folder))]
-        return [place.kind, str(place), place.on_s3, *paths, *forms]
-
-    def tried(do: Callable[..., Any], *arguments: Any) -> Any:
-        try:
-            return do(*arguments)
-        except BadInput as refused:
-            return str(refused)
-
-    texts = [f"{scheme}://{rest}" for rest in RESTS] if scheme else OTHERS
-    says = {text: means(text) for text in texts}
-    as_written(PLACES, scheme or "others", json.loads(json.dumps(says).replace(str(tmp_path), "HERE")))
 
 
 class Session:

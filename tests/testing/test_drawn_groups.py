@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
-from tests.support.written_down import as_written
 
 import apportion
 from apportion.model.facts import PRIORITY, Fact
-from apportion.model.group_json import read_group
 from apportion.testing import contract
 from apportion.testing.contract import ContractBroken, check_assignor, hard_groups, shrink
 from apportion.testing.groups import Kinds, groups, many_groups, random_group, shuffled
 
-WRITTEN = Path(__file__).parent / "drawn_groups.json"
 KINDS = {
     "plain": Kinds(), "capacities": Kinds(capacities=True), "large": Kinds(12, 12, 12, capacities=True),
     "facts": Kinds(facts={"warmth": Fact(3, 1, 9), "priority": PRIORITY}),
@@ -32,16 +26,6 @@ KINDS = {
     "few wishes": Kinds(subscriptions=("nested", "disjoint")), "alike": Kinds(subscriptions=("equal",)),
     "bare": Kinds(racks=False, lag=False, gaps=False, static=False, priorities=False, claims="none", odd=False),
 }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_groups_are_drawn_as_was_written_down(name: str) -> None:
-    """Whoever reports a group that breaks a strategy names a seed: it must be the same group tomorrow."""
-    drawn = list(many_groups(120, seed=4, kinds=KINDS[name]))
-    for raw in drawn:
-        read_group(raw)
-    sums = [hashlib.sha256(json.dumps(raw).encode()).hexdigest()[:8] for raw in drawn]
-    as_written(WRITTEN, name, {"first": drawn[:2], "sums": "".join(sums)})
 
 
 @pytest.mark.parametrize(
@@ -85,7 +69,6 @@ def test_groups_of_no_kind_are_those_of_the_kind_by_default() -> None:
     assert next(many_groups(1, 3)) == random_group(Random(3)) == random_group(Random(3), Kinds())
     mixed = [shuffled(Random(2), raw) for raw in many_groups(12, 5)]
     assert [in_order(raw) for raw in mixed] == [in_order(raw) for raw in many_groups(12, 5)]
-    as_written(WRITTEN, "shuffled", [json.dumps(raw) for raw in mixed[:4]])
 
 
 def in_order(value: Any) -> Any:
@@ -123,9 +106,7 @@ def test_a_strategy_is_tried_on_the_hard_groups_and_those_of_the_seed(facts: Any
     watching = Watching(facts)
     check_assignor(watching, **how)
     # Each group is asked about four times: once, twice again, and once in another order.
-    sums = [hashlib.sha256(json.dumps(one).encode()).hexdigest()[:6] for one in watching.asked]
-    assert len(sums) == 4 * (len(list(hard_groups())) + how["groups"] + 20)
-    as_written(WRITTEN, f"asked {sorted(facts)} {how}", "".join(sums))
+    assert len(watching.asked) == 4 * (len(list(hard_groups())) + how["groups"] + 20)
 
 
 def test_a_strategy_is_tried_on_300_groups_of_seed_0_by_default() -> None:
@@ -133,13 +114,6 @@ def test_a_strategy_is_tried_on_300_groups_of_seed_0_by_default() -> None:
     check_assignor(plain)
     check_assignor(said, groups=300, seed=0)
     assert plain.asked == said.asked
-
-
-def test_hard_groups_are_those_written_down() -> None:
-    groups = list(hard_groups())
-    for raw in groups:
-        read_group(raw)
-    as_written(WRITTEN, "hard", groups)
 
 
 class Lazy:
@@ -176,7 +150,8 @@ def test_a_broken_promise_is_told_with_the_smallest_group_that_shows_it(kind: An
     Wild.calls = 0
     with pytest.raises(ContractBroken) as broken:
         check_assignor(kind(), groups=30)
-    as_written(WRITTEN, f"broken {kind.name}", [str(broken.value).splitlines(), list(broken.value.promises)])
+    assert broken.value.promises
+    assert len(str(broken.value)) < 2_000, "a small group"
 
 
 def test_a_group_shrinks_to_what_still_shows_it() -> None:

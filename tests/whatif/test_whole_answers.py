@@ -1,15 +1,12 @@
-"""Steps, rollouts and comparisons of groups of every kind, and each refusal, whole: what changes is looked at."""
+"""What cannot be asked is refused in a sentence that says what was found and what is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.written_down import as_written
 from tests.whatif.test_whatif import RAW
 
 import apportion
@@ -17,10 +14,7 @@ from apportion import comparison, planning, rollouts, whatif
 from apportion.errors import ApportionError
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
-from apportion.model.plan import Plan
-from apportion.testing.groups import Kinds, many_groups
 
-WRITTEN = Path(__file__).parent / "whole_answers.json"
 STREAMS: dict[str, Any] = {
     "group": "app",
     "topics": {"t": 6, "u": 6},
@@ -32,91 +26,6 @@ STREAMS: dict[str, Any] = {
         for i in range(3)
     },
 }  # fmt: skip
-
-
-def brief(plan: Plan) -> dict[str, Any]:
-    """Owners of a plan, what it withholds, and what it is worth."""
-    withheld = np.flatnonzero(plan.withheld).tolist()
-    return {"owner": plan.owner.tolist(), "withheld": withheld, "measures": plan.measures, "proof": plan.proof}
-
-
-def drawn(seed: int) -> tuple[Group, list[str]]:
-    """A group and steps that may be taken with it, one after the other."""
-    kinds = Kinds(capacities=True)
-    large = (raw for raw in many_groups(9, seed=seed, kinds=kinds) if len(raw["members"]) > 2 and raw["topics"])
-    raw = next(large)
-    for n, fields in enumerate(raw["members"].values()):
-        fields |= {"client_id": f"pod{n // 2}", **({"host": f"/h{n}"} if n % 2 else {})}
-    group = read_group(raw)
-    draw, topic, second = Random(seed), group.topics[-1], group.members[1]
-    numbers = group.number[group.partitions(group.T - 1)].tolist()
-    size = max(numbers, default=-1) + 1
-    steps = [f"grow {topic}:{size + 3}", "join 2", f"leave {group.members[0]}", f"lag {topic}:{size + 2}=700", "join"]
-    steps += [
-        f"join 1 like {second}",
-        f"capacity {second}=3",
-        *([f"lose-rack {group.racks.names[0]}"] if group.racks and group.racks.names else []),
-    ]
-    return group, draw.sample(steps, len(steps))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_steps_are_planned_as_was_written_down(seed: int) -> None:
-    group, steps = drawn(seed)
-    answers: list[Any] = []
-    for name in ("cooperative-sticky", "lag-aware", "range"):
-        for step in steps:
-            try:
-                ((_, planned),) = whatif.what_if(group, [step], name)
-                members = [*zip(planned.group.members, planned.group.capacity.tolist(), strict=True)]
-                answers.append([name, step, brief(planned), members])
-            except ApportionError as error:
-                answers.append([name, step, str(error)])
-    as_written(WRITTEN, f"steps {seed}", answers)
-
-
-@pytest.mark.parametrize("protocol", rollouts.PROTOCOLS)
-@pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize("restart_s", [10, 50])
-def test_rollouts_cost_what_was_written_down(protocol: Any, static: bool, restart_s: float) -> None:
-    answers: list[Any] = []
-    times = rollouts.Times(restart_s=restart_s, rebalance_s=2.5)
-    for seed in (20, 21) if static else (21, 22):
-        group, steps = drawn(seed)
-        more = ["rolling", "rolling 2", f"rolling {group.M}", f"scale {group.M + 2}", "scale 2"]
-        more.append(f"scale {group.M + 1} like {group.members[-1]}")
-        for step in [*more, *steps[:3], *(one for one in steps[3:] if one.startswith("lose"))]:
-            try:
-                stages = rollouts.rollout(group, [step], protocol, static=static, times=times)
-            except ApportionError as error:
-                answers.append([step, str(error)])
-                continue
-            for stage in stages:
-                said = stage.to_dict()
-                still, movers = stage.still_s.tolist(), stage.movers.tolist()
-                who = [*zip(stage.plan.group.members, stage.plan.group.instance_ids, strict=True)]
-                plan = [stage.plan.assignor, stage.plan.owner.tolist(), said["plan"].get("withheld"), who]
-                answers.append({**said, "plan": plan, "still": still, "movers": movers})
-            answers.append([rollouts.total_sentence(stages), rollouts.begins_and_ends(stages, times)])
-    as_written(WRITTEN, f"rollout {protocol} {static} {restart_s}", answers)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_comparisons_advise_what_was_written_down(seed: int) -> None:
-    answers: list[Any] = []
-    draw = Random(seed)
-    for raw in many_groups(4, seed=seed + 50, kinds=Kinds(capacities=seed % 2 == 0)):
-        for entries in raw["topics"].values():
-            for entry in entries if isinstance(entries, list) else ():
-                entry.update(lag=draw.choice((0, 3, 100, 5_000)))
-        for kind, running in ((None, None), ("classic", "lag-aware"), ("consumer", "uniform")):
-            compared = comparison.compare(
-                raw, kind=kind, running=running, settings={"max_skew": "3"} if seed == 3 else {}
-            )
-            said = compared.to_dict()
-            answers.append([kind, running, said["best"], said.get("failed"), comparison.advice(compared)])
-        answers.append([comparison.named(one) for one in comparison.every_plan(read_group(raw))])
-    as_written(WRITTEN, f"compared {seed}", answers)
 
 
 class Wrong:
@@ -193,10 +102,12 @@ REFUSED: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_each_refusal_is_the_sentence_that_was_written_down(name: str) -> None:
+def test_what_cannot_be_asked_is_refused_in_one_sentence(name: str) -> None:
     with pytest.raises(ApportionError) as error:
         REFUSED[name]()
-    as_written(WRITTEN, f"refused {name}", str(error.value))
+    assert 10 < len(str(error.value)) < 600
+    assert "\n" not in str(error.value)
+    assert str(error.value)[-1] in ".?)"
 
 
 def test_bounds_are_within_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,11 +133,7 @@ def test_bounds_are_within_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rounds_of_a_strategy_that_restores_state_are_one_plan() -> None:
-    answers: list[Any] = []
     for step in ("join 1", "leave c-0", "join 2"):
         ((_, planned),) = whatif.what_if(STREAMS, [step], "streams")
-        answers.append([step, brief(planned)])
         first = planning.plan(whatif.change(read_group(STREAMS), step), "streams")
-        answers.append([brief(one) for one in whatif.rounds(first, apportion.find("streams"))])
-        assert whatif.whole([first]) is first
-    as_written(WRITTEN, "rounds", answers)
+        assert planned.owner.tolist() == whatif.whole(whatif.rounds(first, apportion.find("streams"))).owner.tolist()
