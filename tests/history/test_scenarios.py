@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion.assignors import compared
 from apportion.errors import BadInput
 from apportion.history import scenarios as rooms
 from apportion.history.fold import fold
@@ -17,6 +16,7 @@ from apportion.history.structure import structure
 from apportion.model.build import build
 from apportion.model.group import Claims
 from apportion.model.group_json import group_to_dict, read_group
+from apportion.strategy.registry import compared, tabled
 from apportion.testing.groups import Kinds, many_groups
 
 from .made import classic, member
@@ -47,7 +47,7 @@ def test_every_strategy_answers_every_scenario_that_fits() -> None:
     rows = what_if("g", PAST, PRESENT, {"t": [{"partition": p, "racks": ["r1"]} for p in range(6)]})
     assert [(row.assignor, row.scenario, row.error) for row in rows if row.error] == []
     asked = (REPLAY, "as-is", "join", "leave", "lose-rack", "grow", "lag")
-    assert {(row.assignor, row.scenario) for row in rows} == {(name, each) for name in compared() for each in asked}
+    assert {(row.assignor, row.scenario) for row in rows} == {(name, each) for name in tabled() for each in asked}
     for row in rows:
         assert row.generations == (3 if row.scenario == REPLAY else 1)
         assert (row.moves_then is None) == (row.scenario != REPLAY)
@@ -158,3 +158,33 @@ def test_a_group_with_another_past_keeps_only_what_does_not_depend_on_it() -> No
     assert not later.tells_home
     assert later.lag is group.lag, "which no claim changes"
     assert later.generation.tolist() == [4, 4]
+
+
+def test_each_row_is_what_plan_gives_under_the_strategy_and_the_settings_that_it_names() -> None:
+    """Two topics that are even each by itself and uneven together tell the KIP's rule from the default."""
+    present = {
+        "version": 1,
+        "group": "g",
+        "topics": {
+            topic: [{"partition": p, "lag": lag} for p, lag in enumerate(lags)]
+            for topic, lags in (("t", (1000, 10)), ("u", (900, 10)))
+        },
+        "members": {
+            "a": {"topics": ["t", "u"], "owned": {"t": [0], "u": [1]}, "generation": 3},
+            "b": {"topics": ["t", "u"], "owned": {"t": [1], "u": [0]}, "generation": 3},
+        },
+    }
+    strategies = ["lag-aware", "lag-aware scope=topic", "lag-aware max_skew=2", "cooperative-lag-aware", "sticky"]
+    rows = {row.assignor: row for row in what_if("g", [], present, {}, strategies) if row.scenario == "as-is"}
+    for recipe in strategies:
+        name, *words = recipe.split()
+        plan = apportion.plan(present, name, dict(word.split("=") for word in words))
+        assert (rows[recipe].moves, rows[recipe].lag_max) == (plan.measures["moves"], plan.measures["lag_max"]), recipe
+    assert (rows["lag-aware"].lag_max, rows["lag-aware scope=topic"].lag_max) == (1010, 1900)
+
+
+def test_the_strategies_of_the_tables_name_their_settings_and_include_the_form_that_plans_otherwise() -> None:
+    assert "cooperative-lag-aware" in tabled()
+    assert "lag-aware scope=topic" in tabled()
+    assert "lag-aware" not in tabled()
+    assert {recipe.split()[0] for recipe in tabled()} >= set(compared())

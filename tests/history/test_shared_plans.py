@@ -150,7 +150,9 @@ class Longest:
 @pytest.fixture
 def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """``longest`` is known beside our own strategies."""
-    monkeypatch.setattr(scenarios, "find", lambda name, *rest: Longest() if name == "longest" else own(name, *rest))
+    monkeypatch.setattr(
+        scenarios, "of_recipe", lambda name, *rest: Longest() if name == "longest" else own(name, *rest)
+    )
     scenarios._strategy.cache_clear()
     yield
     scenarios._strategy.cache_clear()
@@ -238,7 +240,7 @@ def test_a_group_whose_names_a_strategy_cannot_take_keeps_the_sentence_in_its_ow
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
-        scenarios, "find", lambda name, *rest: Touchy() if name == "broker-uniform" else own(name, *rest)
+        scenarios, "of_recipe", lambda name, *rest: Touchy() if name == "broker-uniform" else own(name, *rest)
     )
     scenarios._strategy.cache_clear()
     plain = question(several_members())

@@ -11,10 +11,10 @@ import pyarrow.dataset as ds
 import pytest
 from tests.spark import traps
 
-from apportion.assignors import compared
 from apportion.history.group_history import GroupHistories
 from apportion.history.stood_still import standstills
 from apportion.inputs import dump, tables
+from apportion.strategy.registry import tabled
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 Rows = list[dict[str, Any]]
@@ -174,7 +174,7 @@ def test_whatif_answers_for_every_strategy_and_scenario(made: Made) -> None:
     rows = made.rows("gold/whatif", group="gaps")
     scenarios = {row["scenario"] for row in rows}
     assert scenarios == {"replay", "as-is", "join", "leave", "grow", "lag"}
-    assert {row["assignor"] for row in rows} == set(compared())
+    assert {row["assignor"] for row in rows} == set(tabled())
     assert [row["error"] for row in rows if row["error"]] == []
     replayed = {row["assignor"]: row for row in rows if row["scenario"] == "replay"}
     assert replayed["sticky"]["generations"] == 4

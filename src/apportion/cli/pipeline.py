@@ -90,7 +90,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--hash-personal", action="store_true", help="build: hash them instead")
     parser.add_argument(
         "-A", "--assignor", metavar="NAME", dest="assignors", action="append",
-        help="build: one of the strategies to try on each group; may be given more than once (default: all)",
+        help='build: a strategy to try on each group, once or more ("lag-aware max_skew=2"; default: all)',
     )  # fmt: skip
     add_output(parser)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from apportion import whatif
 from apportion.arrays import Ints, Longs
-from apportion.assignors import Assignor, compared, find, known
+from apportion.assignors import Assignor
 from apportion.errors import ApportionError
 from apportion.history.records import Generation
 from apportion.history.replay import carried_along, happened
@@ -21,15 +21,12 @@ from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads, moves, table_measures
 from apportion.model.plan import Answer
 from apportion.planning import checked, strategy_of
+from apportion.strategy.registry import known, of_recipe, tabled
 from apportion.strategy.traits import traits_of
 
 REPLAY: Final = "replay"
 AS_IS: Final = "as-is"
 LAG: Final = "lag"
-_SETTINGS: Final = {"lag-aware": {"scope": "topic"}}
-"""Strategies to settings that are not their default: KIP-169's rule is dealt for thousands of groups in a few calls,
-and a plan over all topics takes 4 to 10 ms for each.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +97,11 @@ def what_if(
     present
         group.json as ``group_json`` makes it; None, or no members, for a group that has none.
     assignors
-        Names; those that are ``compared`` by default.
+        Recipes: names, with settings that are not their defaults; ``tabled`` ones by default.
     Returns
         A row for each strategy and scenario. A strategy or a scenario that fails gives rows with ``error``.
     """
-    names = list(compared() if assignors is None else assignors)
+    names = list(tabled() if assignors is None else assignors)
     return [outcome.answer for outcome in outcomes(name, generations, present, topics, names)]
 
 
@@ -231,7 +228,7 @@ class _Twins:
 
     def _target(self, assignor: str) -> str:
         """The strategy whose targets this one's are; mostly itself."""
-        other, unless = traits_of(known().get(assignor)).target_of or (assignor, "homes")
+        other, unless = traits_of(strategy_named(assignor)).target_of or (assignor, "homes")
         return assignor if self._known[unless] else other
 
 
@@ -247,10 +244,15 @@ def _heaviest(group: Group, owner: Ints) -> int | None:
     return max(lag_held(group, owner).tolist(), default=0) if group.shows_lag else None
 
 
+def strategy_named(recipe: str) -> type[Assignor] | None:
+    """The class that a recipe names; None where none has the name."""
+    return known().get(recipe.partition(" ")[0])
+
+
 @cache
-def _strategy(name: str) -> Assignor:
+def _strategy(recipe: str) -> Assignor:
     """A strategy, made once; what stands in no row is left out where that costs less."""
-    strategy = strategy_of(find(name, _SETTINGS.get(name)))
+    strategy = strategy_of(of_recipe(recipe))
     summary = traits_of(strategy).summary
     return strategy if summary is None else cast(Assignor, _Summarizing(strategy, summary))
 

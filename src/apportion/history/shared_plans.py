@@ -19,7 +19,6 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Ints, Longs
-from apportion.assignors import known
 from apportion.history.answer_block import COLUMNS, AnswerBlock, Columns
 from apportion.history.heaviest import Heaviest
 from apportion.history.many_hashes import Hashes, ManyHashes
@@ -35,6 +34,7 @@ from apportion.history.scenarios import (
     replayed,
     sentence,
     skewed_lag,
+    strategy_named,
 )
 from apportion.history.steps import TopicEntries
 from apportion.history.structure import Structure, structure
@@ -48,8 +48,8 @@ __all__ = ("COLUMNS", "AnswerBlock", "Columns", "LikeGroups", "SharedPlans", "la
 
 BY_NAME: Final = "broker-uniform"
 """It hashes names: asked for each group, with its names and lags put into the arrays of the first (``many_hashes``)."""
-BY_LAG: Final = "lag-aware"
-"""It sees lags besides (``many_lags``)."""
+BY_LAG: Final = "lag-aware scope=topic"
+"""It sees lags besides, and is dealt for all groups at once (``many_lags``); others that do plan group by group."""
 
 _LARGEST_LAG: Final = 2**40
 """Up to here ten times the lags of ``LARGEST`` partitions are summed in 64 bits."""
@@ -88,7 +88,7 @@ class SharedPlans:
     def __init__(self, assignors: Sequence[str]) -> None:
         """Strategies by name; those of others, which may look at anything, are asked anew for each group."""
         self.assignors = list(assignors)
-        self._blind = frozenset(name for name in self.assignors if name != BY_LAG and _shared(name))
+        self._blind = frozenset(name for name in self.assignors if _shared(name) and not _sees_lag(name))
         self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
         self._partitions = 0
 
@@ -192,8 +192,9 @@ class Template:
                 alone.add(name)
             elif name == BY_NAME:
                 self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, order))
-            elif name == BY_LAG:
-                self.by_lag.append((at, ManyLags(row) if ManyLags.fits(group) else None, row, order))
+            elif _sees_lag(name):
+                many = ManyLags(row) if name == BY_LAG and ManyLags.fits(group) else None
+                self.by_lag.append((at, many, row, order))
             else:
                 sums.append((at, order, row.owner))
         self.alone = [name for name in dict.fromkeys(answer.assignor for answer in self.rows) if name in alone]
@@ -254,8 +255,11 @@ class _Laying:
         turns = iter(shares)
         for at, many, row, places in template.by_lag:
             if many is None:
-                for g in range(block.groups):
-                    self._put_row(block, g, at, _planned(row, self.extended[g, places]))
+                known: dict[bytes, ScenarioResult] = {}  # most groups have read all, and are planned once
+                for g, lag in enumerate(self._lag(places)):
+                    key = lag.tobytes()
+                    known[key] = known.get(key) or _planned(row, lag)
+                    self._put_row(block, g, at, known[key])
                 continue
             values, best = many.values(self._lag(places), [next(turns) for _ in range(many.topics)])
             everyone = np.arange(block.groups)
@@ -350,7 +354,11 @@ class _Laying:
 
 def _shared(assignor: str) -> bool:
     """Whether a plan of one group serves others of its structure, as it is or by names or lags put in."""
-    return assignor in (BY_NAME, BY_LAG) or traits_of(known().get(assignor)).structural
+    return assignor == BY_NAME or bool(traits_of(strategy_named(assignor)).structural)
+
+
+def _sees_lag(assignor: str) -> bool:
+    return traits_of(strategy_named(assignor)).structural == "lag"
 
 
 def _base(group: Group, like_structure: Structure) -> Ints:

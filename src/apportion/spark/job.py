@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from apportion.assignors import compared, find
 from apportion.errors import BadInput, MissingExtra, Unavailable
 from apportion.inputs import dump_files, tables
 from apportion.inputs.cluster import connect
 from apportion.inputs.properties import Properties, read_properties
 from apportion.pipeline import personal as personal_rules
+from apportion.strategy.registry import of_recipe, tabled
 from apportion.wording import count
 
 try:
@@ -156,7 +156,8 @@ def build(
     form
         ``parquet`` (a local folder's default) or ``delta`` (a URI's only one); for a catalog what it is told to use.
     assignors
-        Strategies in ``gold/whatif``, which costs in proportion to their number; by default the ``compared`` ones.
+        Strategies in ``gold/whatif`` (``lag-aware max_skew=2``), which costs in proportion to their number; by default
+        the ``tabled`` ones.
     full
         Make everything anew, which gives the same rows; without being asked it is done where the settings, the version
         or the records that were read before are others than the last time.
@@ -172,7 +173,9 @@ def _settings(form: str | None, assignors: Sequence[str] | None, **rules: Any) -
     """The settings of a build, as it keeps them beside its tables."""
     personal_rules.check(rules["personal_days"], rules["personal"])
 
-    named = {} if assignors is None else {"assignors": [find(name).name for name in assignors]}
+    named = {} if assignors is None else {"assignors": list(assignors)}
+    for recipe in named.get("assignors", ()):
+        of_recipe(recipe)  # refused before Spark starts
     return {**rules, **({} if form is None else {"form": form}), **named}
 
 
@@ -187,7 +190,7 @@ def _build_at(
         session.java()  # where it is missing, no folder is made first
         progress("starting Spark")
     rules = {name: value for name, value in settings.items() if name != "form"}
-    rules["assignors"] = sorted(compared()) if rules.get("assignors") is None else rules["assignors"]
+    rules["assignors"] = sorted(tabled()) if rules.get("assignors") is None else rules["assignors"]
     source = _source(location, origin, settings)
     running_on = session.session(spark, jars=session.jars_for(origin, location, form))
     with errors.plainly(location.root, errors.MAKE_ANEW), running_on as running:

@@ -50,6 +50,23 @@ def compared() -> Mapping[str, type[Assignor]]:
     return types.MappingProxyType({name: kind for name, kind in known().items() if traits_of(kind).form_of is None})
 
 
+@cache
+def tabled() -> tuple[str, ...]:
+    """Recipes of the strategies in the tables of what-ifs: those that are compared, and forms that plan otherwise."""
+    named = {name: traits_of(kind).tabled or (name if name in compared() else None) for name, kind in known().items()}
+    return tuple(recipe for recipe in named.values() if recipe)
+
+
+def of_recipe(recipe: str) -> Assignor:
+    """The strategy that a row names: its name, and settings that are not their defaults.
+
+    >>> of_recipe("lag-aware scope=topic").scope
+    'topic'
+    """
+    name, *words = recipe.split()
+    return find(name, {key: value for key, _, value in (word.partition("=") for word in words)})
+
+
 def _load(entry: EntryPoint) -> type[Assignor] | None:
     """Another package's strategy; one that cannot be imported is named in a warning, and the others go on."""
     try:

@@ -48,12 +48,14 @@ class Traits:
         Its plans of groups of a hundred thousand partitions take no time that somebody notices.
     structural
         Neither lags nor names themselves count in its answer, only their order: what-ifs plan many groups of one
-        structure once.
+        structure once. ``lag``: lags count too, and nothing else.
     target_of
         A strategy and one of ``homes`` (stale claims) or ``racks``: where none of those are known, its targets are
         that strategy's.
     form_of
         The strategy whose cooperative form it is: the two are not compared, nor built into tables, unless by name.
+    tabled
+        The recipe in the tables of what-ifs, its name with settings; None: as it is compared.
     summary
         ``assign`` without what stands in no table (how sure a prediction is, a plan of tasks), where that costs less.
     """
@@ -69,9 +71,10 @@ class Traits:
     advised: bool = True
     stateful: bool = False
     quick: bool = False
-    structural: bool = False
+    structural: bool | Literal["lag"] = False
     target_of: tuple[str, str] | None = None
     form_of: str | None = None
+    tabled: str | None = None
     summary: Callable[[Group], Answer] | None = None
 
     @property

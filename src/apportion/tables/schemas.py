@@ -527,7 +527,7 @@ WHATIF: Final = Table(
     Struct(
         [
             column("group", _STRING, "group"),
-            column("assignor", _STRING, "strategy; `lag-aware` by the rule of KIP-169 (`scope=topic`)"),
+            column("assignor", _STRING, "strategy, with settings that are not its defaults"),
             column("scenario", _STRING, "scenario"),
             column("generations", _INT, "generations walked"),
             column("moves", _LONG, "partitions moved in all", "error"),
