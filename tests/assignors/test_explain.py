@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import re
+
+import pytest
+
 import apportion
+from apportion.report.tables import plan_notes
 
 
 def test_stream_join_counts_its_numbers() -> None:
@@ -78,7 +85,10 @@ def test_lag_aware_adds_up_lags_beyond_64_bits() -> None:
     half = 1 << 62
     for scope in ("topic", "group"):
         lines = apportion.plan(lags(*[half] * 5), "lag-aware", {"scope": scope}).explain()
-        assert lines[1] == f"lag: the heaviest member has {3 * half:,} messages, and no plan gets below that."
+        assert (
+            lines[1]
+            == f"lag: the heaviest member has {3 * half:,} messages, and no plan with counts as even gets below that."
+        )
 
 
 def test_lag_aware_tells_how_lag_is_evened_out_by_capacity() -> None:
@@ -87,3 +97,30 @@ def test_lag_aware_tells_how_lag_is_evened_out_by_capacity() -> None:
     ways = [apportion.plan(group, "lag-aware", {"scope": scope}).explain()[1] for scope in ("topic", "group")]
     assert "where a topic's counts leave a choice" in ways[0]
     assert "by exchanges" in ways[1]
+
+
+@pytest.mark.parametrize("name", ["lag-aware", "cooperative-lag-aware"])
+def test_a_bound_that_holds_for_even_counts_alone_says_so_and_what_uneven_ones_reach(name: str) -> None:
+    """The sentence's setting, set, gives the sentence's figure; a bound without "as even" holds for every plan."""
+    rng, bound_by_counts = random.Random(5), 0
+    for values in [
+        (10_000, 1_000, 1_000, 1_000),
+        *([rng.choice((1, 9, 50, 400)) for _ in range(6)] for _ in range(25)),
+    ]:
+        group = lags(*values)
+        plan = apportion.plan(group, name, {"tolerance": 0})
+        text = " ".join(plan_notes(plan))
+        least = min(
+            max(sum(v for v, m in zip(values, owners, strict=True) if m == member) for member in (0, 1))
+            for owners in itertools.product((0, 1), repeat=len(values))
+        )
+        if "with counts as even" not in text:
+            assert plan.measures["lag_bound"] <= least, values
+            assert "max_skew" not in text
+        elif match := re.search(r"With max_skew=(\d+) the heaviest member would have ([\d,]+)\.", text):
+            wider = apportion.plan(group, name, {"tolerance": 0, "max_skew": int(match[1])})
+            assert wider.measures["lag_max"] == int(match[2].replace(",", "")) == least, values
+            bound_by_counts += 1
+        else:
+            assert plan.measures["lag_max"] == least, values
+    assert bound_by_counts > 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from apportion.solvers.number_partitioning import deal_rounds, deal_skewed
 from apportion.solvers.problem import units
 from apportion.solvers.uniform_machines import Machines, deal_topic, share_by_capacity
 from apportion.wording import count
+
+UNEVEN_MAX_PARTITIONS: Final = 5_000
+"""Partitions up to which a plan's text tells what free counts would reach: that is a plan more."""
 
 
 @dataclass(frozen=True)
@@ -370,9 +373,30 @@ class _LagBound:
     how: LagAware
     work: _Work
 
+    def uneven(self, group: Group) -> str:
+        """What the heaviest member would have if counts were free, with the setting; "" where that is not less."""
+        everything = _sharing(group, self.work, np.flatnonzero(group.wanted), group.P)
+        if everything is None or not (everything.sharing.equal and group.equal_capacities):
+            return ""
+        if self.heaviest <= _least(everything.sharing) or group.P > UNEVEN_MAX_PARTITIONS:
+            return ""
+        owner = share(everything.sharing, 0.0).owner
+        load, heaviest = np.bincount(owner, minlength=everything.sharing.members), everything.sharing.heaviest(owner)
+        if heaviest >= self.heaviest:
+            return ""
+        setting = f"max_skew={max(int(load.max() - load.min()) - 1, 0)}"
+        wide = f"scope=group and {setting}" if self.how.scope == "topic" else setting
+        return f"With {wide} the heaviest member would have {self.work.value(heaviest):,}."
+
+    def _counts_bind(self, group: Group) -> bool:
+        """Whether the bound holds for counts like these alone, so that less even ones may get below it."""
+        everything = _sharing(group, self.work, np.flatnonzero(group.wanted), group.P)
+        return everything is not None and self.shared.bound > _least(everything.sharing)
+
     def explain(self, group: Group) -> list[str]:
         """The argument, a sentence a line."""
         gap = self.heaviest - self.shared.bound
+        no_plan = "no plan with counts as even gets" if self._counts_bind(group) else "no plan gets"
         where = "within each topic" if self.how.scope == "topic" else "over all topics"
         heaviest, least = f"{self.work.value(self.heaviest):,}", f"{self.work.value(self.shared.bound):,}"
         burden = count(self.heaviest, "message") if self.work.by == "lag" else f"a weight of {heaviest}"
@@ -392,11 +416,11 @@ class _LagBound:
         if gap:
             part = 100 * gap / max(self.shared.bound, 1)
             lines.append(
-                f"{by}: the heaviest member has {burden}; no plan gets below {least}, "
+                f"{by}: the heaviest member has {burden}; {no_plan} below {least}, "
                 f"so it is at most {self.work.value(gap):,} ({part:.2f} %) above the best."
             )
         else:
-            lines.append(f"{by}: the heaviest member has {burden}, and no plan gets below that.")
+            lines.append(f"{by}: the heaviest member has {burden}, and {no_plan} below that.")
         if self.how.scope == "group":
             shown = (
                 "no plan of these counts and lag keeps more" if self.shared.max_kept else "a local search found no more"

@@ -9,7 +9,7 @@ import numpy as np
 
 from apportion.arrays import NOBODY, Ints
 from apportion.assignors import known, settings_of
-from apportion.model.measures import lag_held, loads
+from apportion.model.measures import lag_bound, lag_held, loads
 from apportion.model.plan import Plan
 from apportion.model.present import observed_lag_known
 from apportion.model.to_names import owners_to_names, partitions_to_names
@@ -101,7 +101,11 @@ def plan_notes(plan: Plan) -> list[str]:
         sentences.append("No lag is known: no partition has a committed offset.")
     elif "lag_max" in m:
         unknown = f"; unknown of {count(m['lag_unknown'], 'partition')}" if m["lag_unknown"] else ""
-        sentences.append(f"Heaviest member: {m['lag_max']:,} messages; no plan gets below {m['lag_bound']:,}{unknown}.")
+        even = " with counts as even" if m["lag_bound"] > lag_bound(plan.group, plan.owner) else ""
+        bound = f"no plan{even} gets below {m['lag_bound']:,}{unknown}."
+        sentences.append(f"Heaviest member: {m['lag_max']:,} messages; {bound}")
+        uneven = getattr(plan.answer.certificate, "uneven", None)
+        sentences += filter(None, [uneven(plan.group)] if even and uneven else [])
     if plan.group.knows_racks:
         sentences.append(f"{count(m['rack_misses'], 'partition')} read across racks.")
     sentences += task_roles.notes(plan)
