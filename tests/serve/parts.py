@@ -534,7 +534,9 @@ def bounds(patch: pytest.MonkeyPatch) -> str:
     patch.setattr(tails, "PLACES_MAX", 3)
     patch.setattr(tails, "KEPT", 4)
     for _ in range(5):
-        looker.look([(group, looker.of(group)), (replace(group, offsets=None), ReadUpTo.of_commits(group))])
+        looker.want(group, looker.of(group))
+        looker.want(replace(group, offsets=None), ReadUpTo.of_commits(group))
+        looker.look()
     played.say(f"{asked} {looker._of_topic}")
     looker.forget("clicks")
     looker.forget("none")

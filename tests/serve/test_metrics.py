@@ -35,10 +35,10 @@ from apportion.model.group_json import read_group
 from apportion.serve import answers as answering
 from apportion.serve import app, derived_state, switched
 from apportion.serve import collector as collecting
+from apportion.serve.advice import advised
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.derived_state import (
-    advised,
     commits_then,
     group_state,
     group_with_offsets,
@@ -46,6 +46,7 @@ from apportion.serve.derived_state import (
 )
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.exposition import EMPTY
+from apportion.serve.faults import Faults
 from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
 from apportion.serve.names import nameless_seats, shown_ids
 from apportion.serve.past import GroupPast
@@ -350,7 +351,7 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
     settings = ServerSettings(cluster_name="c", otlp_endpoint=f"http://127.0.0.1:{receiver.server_port}/v1/metrics")
 
     class Collected:
-        pass
+        faults = Faults()
 
     one: Any = Collected()
     one.snapshot = snapshot(seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 7}), settings=settings)
@@ -389,7 +390,7 @@ def test_a_receiver_that_is_away_is_one_line_when_it_goes_and_one_when_it_is_bac
             pass
 
     class Collected:
-        pass
+        faults = Faults()
 
     receiver = HTTPServer(("127.0.0.1", 0), Moody)
     Thread(target=receiver.serve_forever, daemon=True).start()

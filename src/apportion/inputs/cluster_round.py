@@ -254,7 +254,10 @@ class Look:
                 if group.error_code:
                     self._failed(_error(group.error_code, group.group_id), names=[group.group_id])
                     continue
-                descriptions[group.group_id] = facts_of(kind, group)
+                try:
+                    descriptions[group.group_id] = facts_of(kind, group)
+                except Exception as error:  # other people's bytes: one group's must not end the look at all others
+                    self._failed(error, names=[group.group_id])
         return descriptions
 
     async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:

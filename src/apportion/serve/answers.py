@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from apportion.comparison import compare
@@ -18,8 +19,9 @@ from apportion.history.fold import OTHERS
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
 from apportion.report import lag_text, page, page_groups
-from apportion.report.group_list import Listed, found_by, row_of
+from apportion.report.group_list import COLUMNS, Listed, found_by, row_of
 from apportion.report.oddities import member_labels
+from apportion.report.verdicts import WARN
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES
 from apportion.serve.exposition import EMPTY, Rendered
@@ -56,9 +58,15 @@ class Answers:
         self._lags: dict[str, tuple[int | None, ...]] = {}
         self.snapshot = collector.snapshot
         self._connections: Callable[[], int] = int
-        self.own = OwnMetrics(lambda: self.snapshot, lambda: self.scraped, lambda: self._connections())
-        self._renderer = Renderer(self.settings)
-        self._switches = Switches()
+        self.own = OwnMetrics(
+            lambda: self.snapshot,
+            lambda: self.scraped,
+            lambda: self._connections(),
+            collector.faults,
+            self.settings.cluster_name,
+        )
+        self._renderer = Renderer(self.settings, collector.faults)
+        self._switches = Switches(collector.faults)
         self._drawn: dict[str, tuple[int, bytes]] = {}
         self._page: tuple[int, bytes] = (-1, b"")
         self._lock = threading.Lock()
@@ -76,8 +84,12 @@ class Answers:
 
     def _take(self, snapshot: Snapshot) -> None:
         """A new round, in the collector's thread."""
-        summaries = {name: self._summary(name, state) for name, state in sorted(snapshot.groups.items())}
-        self._kept = {name: self._kept[name] for name in summaries}
+        faults = self.collector.faults
+        summaries = {
+            name: faults.guard(name, "row", partial(self._summary, name, state)) or self._without_row(name, state)
+            for name, state in sorted(snapshot.groups.items())
+        }
+        self._kept = {name: kept for name, kept in self._kept.items() if name in summaries}
         rendered = self._renderer.render(snapshot, time.time())
         with self._lock:
             before, self.rendered = self.rendered, rendered
@@ -99,6 +111,12 @@ class Answers:
         before = self.summaries.get(name)
         row = row_now(cached[1], state)
         return before if before == row else row
+
+    def _without_row(self, name: str, state: GroupState) -> dict[str, Any]:
+        """The row of a group of which even that breaks: its name, and why."""
+        row: dict[str, Any] = {column.field: "" if column.text else None for column in COLUMNS}
+        why = [*state.sentences, *self.collector.faults.sentences(name)]
+        return {**row, "group": name, "verdict": WARN, "why": why, "topics": [], "who": []}
 
     def _beyond(self) -> str:
         bound, left_out = self.settings.most_series, self.rendered.left_out

@@ -5,33 +5,39 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from apportion.arrays import UNKNOWN
 from apportion.errors import ApportionError
 from apportion.history.commits import commit_time
+from apportion.history.lag_time import LagTime, LagTimes
 from apportion.history.records import GroupRecord
 from apportion.inputs.cluster import Cluster, connect
 from apportion.inputs.cluster_round import Entries, Round, entries_of, look
 from apportion.inputs.config import Connection
 from apportion.inputs.log_tails import Place, Tail, tails
 from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
+from apportion.model.group import Group
 from apportion.model.to_names import collector_paused
+from apportion.serve.advice import Advisor
 from apportion.serve.derived_state import (
     NO_COMMITS,
-    advised,
+    RoundGroup,
+    Timed,
     commits_then,
     group_state,
     group_with_offsets,
     lag_times_of,
+    lag_times_of_one,
     renewed,
 )
-from apportion.serve.end_times import AllEnds, EndTimes
+from apportion.serve.end_times import AllEnds, Commits, EndTimes
+from apportion.serve.faults import Faults
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
@@ -49,8 +55,6 @@ LOADING_S: Final = 300.0
 as all, and may load for minutes.
 """
 MOST_GONE: Final = 200
-ADVICE_S: Final = 1.0
-"""Time of a round for the sizes of groups."""
 TAIL_PATIENCE_S: Final = 20.0
 MOST_NAMES_GONE: Final = 100_000
 """Ids of deleted topics whose names are known: records of the past may name them."""
@@ -77,7 +81,8 @@ class Collector:
         self._stale: dict[str, dict[tuple[str, int], int]] = {}
         self._tails = Tails(self._ask_tails)
         self._missing: dict[str, float] = {}
-        self._advised_up_to = ""
+        self.faults = Faults()
+        self._advisor = Advisor(settings, self.faults)
         self._shaken = -LOADING_S
         self._leaders: Mapping[int, tuple[int, int]] = {}
         self._open: ExitStack | None = None
@@ -90,11 +95,13 @@ class Collector:
 
     def start(self) -> None:
         """Begin to ask."""
+        self._advisor.start()
         self._thread.start()
 
     def close(self, patience_s: float = 3) -> None:
         """Stop asking, and close what was opened."""
         self._over.set()
+        self._advisor.close()
         if self._thread.is_alive():
             self._thread.join(patience_s)
         if self._tail is not None:
@@ -194,16 +201,8 @@ class Collector:
         groups: dict[str, GroupState] = {}
         pasts: dict[str, GroupPast] = {}
         for name in sorted(seen.groups):
-            described = seen.groups[name]
-            with self._lock:
-                past = self._past(name)
-                past.describe(described.description, int(seen.at * 1000), following)
-                past.topics = {
-                    topic: entries.of_topic[topic]
-                    for topic in described.description["wanted"]
-                    if topic in entries.of_topic
-                }
-            pasts[name] = past
+            pasts[name] = self._past(name)
+            self.faults.guard(name, "past", partial(self._describe, seen, entries, following, name))
         all_ends = AllEnds(self._ends)
         groups.update(self._states(seen, pasts, entries, all_ends, renewed_topics))
         for name, old in self.snapshot.groups.items():
@@ -217,12 +216,22 @@ class Collector:
                 groups[name] = renewed(name, self._past(name), seen.at).unknown(seen.at, why)
         self._missing = {name: at for name, at in self._missing.items() if name in groups and name not in seen.groups}
         self._forget(groups, seen)
-        if self.settings.capacity is not None:
-            self._advise(groups, all_ends, self.settings.capacity)
-        self._tails.look(
-            (state.as_described, state.read) for name, state in groups.items() if name in seen.groups and state.read
-        )
+        self._advisor.look(groups, all_ends)
+        for name in seen.groups:
+            state = groups[name]
+            if state.read is not None:
+                self.faults.guard(name, "short lags", partial(self._tails.want, state.as_described, state.read))
+        self._tails.look()
+        self.faults.keep(groups)
         return groups
+
+    def _describe(self, seen: Round, entries: Entries, following: bool, name: str) -> None:
+        """Add a group's description to what is remembered of it."""
+        facts = seen.groups[name].description
+        with self._lock:
+            past = self._past(name)
+            past.describe(facts, int(seen.at * 1000), following)
+            past.topics = {topic: entries.of_topic[topic] for topic in facts["wanted"] if topic in entries.of_topic}
 
     def _ask_tails(self, places: Mapping[Place, int]) -> Mapping[Place, Tail]:
         """Look at logs' ends; what cannot be told is told as what it may be."""
@@ -232,39 +241,71 @@ class Collector:
             log.warning("the ends of %d logs could not be looked at: %s", len(places), str(wrong).rstrip("."))
             return {}
 
-    def _advise(self, groups: dict[str, GroupState], ends: AllEnds, capacity: float) -> None:
-        """Size some groups, for so long, and the others in later rounds: the work that comes in changes slowly."""
-        until = time.process_time() + ADVICE_S
-        names = sorted(groups)
-        start = bisect_right(names, self._advised_up_to)
-        for name in names[start:] + names[:start]:
-            state = groups[name]
-            if not state.gone and state.unknown_since is None:
-                groups[name] = replace(state, advised_members=advised(state, ends, capacity, self.settings.catch_up_s))
-            self._advised_up_to = name
-            if time.process_time() > until:
-                return
-
     def _states(
         self, seen: Round, pasts: Mapping[str, GroupPast], entries: Entries, ends: AllEnds,
         renewed_topics: Mapping[str, str],
     ) -> Iterator[tuple[str, GroupState]]:  # fmt: skip
-        """Every group that was just seen."""
+        """Every group that was just seen; one of which something breaks as it was last seen, with the reason."""
         olds = {name: self.snapshot.groups.get(name) for name in pasts}
-        built = {
-            name: group_with_offsets(seen.groups[name], entries, old, self._tails, self._stale.get(name, NO_COMMITS))
-            for name, old in olds.items()
-        }
-        commits = {name: commits_then(built[name].group, seen.at, old) for name, old in olds.items()}
-        looked = [(built[name].group, commits[name], built[name].read.message) for name in pasts]
-        times = lag_times_of(looked, ends, seen.at)
-        for (name, past), timed in zip(pasts.items(), times, strict=True):
-            group = built[name].group
-            sentences = tuple(renewed_topics[topic] for topic in group.topics if topic in renewed_topics)
-            yield name, group_state(
-                seen.groups[name], built[name], seen.at, past, olds[name], timed, commits[name], self.settings,
-                sentences,
-            )  # fmt: skip
+        looked = {name: each for name in pasts if (each := self._looked_at(name, seen, entries, olds[name]))}
+        times = self._times({name: (built.group, commits, built.read.message)
+                             for name, (built, commits) in looked.items()}, ends, seen.at)  # fmt: skip
+        for name, past in pasts.items():
+            made_of = looked.get(name), times.get(name), renewed_topics
+            state = self.faults.guard(name, "state", partial(self._state, seen, past, olds[name], *made_of))
+            if state is None:
+                why = next(
+                    text
+                    for derived in ("group", "lag in time", "state")
+                    if (text := self.faults.sentence(name, derived))
+                )
+                old = olds[name]
+                state = (
+                    renewed(name, past, seen.at).unknown(seen.at, why) if old is None else old.unknown(old.seen, why)
+                )
+            yield name, state
+
+    def _looked_at(
+        self, name: str, seen: Round, entries: Entries, old: GroupState | None
+    ) -> tuple[RoundGroup, Commits] | None:
+        """A group of the round as arrays, and what it had committed at the last rounds; None if that breaks."""
+
+        def work() -> tuple[RoundGroup, Commits]:
+            stale = self._stale.get(name, NO_COMMITS)
+            built = group_with_offsets(seen.groups[name], entries, old, self._tails, stale)
+            return built, commits_then(built.group, seen.at, old)
+
+        return self.faults.guard(name, "group", work)
+
+    def _times(self, groups: Mapping[str, Timed], ends: AllEnds, at: float) -> Mapping[str, tuple[LagTimes, LagTime]]:
+        """Lag in time of each group, many in one pass; each by itself if the pass breaks."""
+        alone = {name for name in groups if self.faults.sentence(name, "lag in time")}
+        together = [name for name in groups if name not in alone]
+        times: dict[str, tuple[LagTimes, LagTime] | None] = {}
+        try:
+            passed = lag_times_of([groups[name] for name in together], ends, at)
+            times.update(zip(together, passed, strict=True))
+        except Exception:  # of one of them: each by itself tells whose
+            alone.update(together)
+        for name in alone:
+            one_pass = partial(lag_times_of_one, groups[name], ends, at)
+            times[name] = self.faults.guard(name, "lag in time", one_pass)
+        return {name: known for name, known in times.items() if known is not None}
+
+    def _state(
+        self, seen: Round, past: GroupPast, old: GroupState | None, looked: tuple[RoundGroup, Commits] | None,
+        times: tuple[LagTimes, LagTime] | None, renewed_topics: Mapping[str, str],
+    ) -> GroupState | None:  # fmt: skip
+        """One group as it was just seen; None if something that it is made of broke."""
+        if looked is None or times is None:
+            return None
+        built, commits = looked
+        sentences = [renewed_topics[topic] for topic in built.group.topics if topic in renewed_topics]
+        sentences += self.faults.sentences(past.name)
+        return group_state(
+            seen.groups[past.name], built, seen.at, past, old, times, commits, self.settings, tuple(sentences),
+            self.faults,
+        )  # fmt: skip
 
     def _unseen(self, name: str, old: GroupState, seen: Round) -> GroupState | None:
         """A group that was known and was not described now: it is gone, or its coordinator does not tell."""
@@ -312,12 +353,9 @@ class Collector:
     def _note_stale(self, topic: str) -> None:
         """What groups had committed on a topic that is another one now: their lag there is unknown until they move."""
         for name, state in self.snapshot.groups.items():
-            group = state.as_described
-            if topic in group.topics and group.offsets is not None:
-                span = group.partitions(group.topics.index(topic))
-                commits = zip(group.number[span].tolist(), group.offsets.committed[span].tolist(), strict=True)
-                mine = self._stale.setdefault(name, {})
-                mine |= {(topic, number): offset for number, offset in commits if offset != UNKNOWN}
+            stale = self.faults.guard(name, "commits of before", partial(commits_on, state.as_described, topic))
+            if stale:
+                self._stale.setdefault(name, {}).update(stale)
 
     # -- the tail ---------------------------------------------------------------------------------------------------
 
@@ -343,13 +381,23 @@ class Collector:
                         at = commit_time(record.commit_time)
                         self._pasts[record.group].commit(record.topic, record.partition, at)
                 elif isinstance(record, GroupGeneration | EpochRecord):
-                    self._past(record.group).take(GroupRecord(raw.offset, raw.at, record))
+                    event = GroupRecord(raw.offset, raw.at, record)
+                    self.faults.guard(record.group, "history", partial(self._past(record.group).take, event))
 
     def _past(self, name: str) -> GroupPast:
         with self._lock:
             if name not in self._pasts:
                 self._pasts[name] = GroupPast(name, self._names)
             return self._pasts[name]
+
+
+def commits_on(group: Group, topic: str) -> dict[tuple[str, int], int]:
+    """What the group has committed on a topic."""
+    if topic not in group.topics or group.offsets is None:
+        return {}
+    span = group.partitions(group.topics.index(topic))
+    commits = zip(group.number[span].tolist(), group.offsets.committed[span].tolist(), strict=True)
+    return {(topic, number): offset for number, offset in commits if offset != UNKNOWN}
 
 
 def remember(names: dict[str, str], present: Mapping[str, str]) -> None:

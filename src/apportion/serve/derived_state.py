@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -15,9 +16,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Longs
-from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
-from apportion.history.lag_time import WINDOW_S, LagTime, LagTimes, Samples, lag_times, of_groups, rates
+from apportion.history.lag_time import WINDOW_S, Age, LagTime, LagTimes, Samples, lag_times, of_groups
 from apportion.history.rebalance_rows import fairest
 from apportion.history.time_window import unread_of
 from apportion.inputs import live
@@ -25,15 +25,15 @@ from apportion.inputs.cluster_round import DescribedGroup, Entries, TopicLog
 from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
-from apportion.model.measures import loads, measure
+from apportion.model.measures import measure
 from apportion.report.describing import ShownGroup
 from apportion.serve.end_times import AllEnds, Commits
+from apportion.serve.faults import Faults
 from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Distance, GroupState
 from apportion.serve.tails import ReadUpTo, Tails
-from apportion.sizing.size import size
 
 NO_COMMITS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 SIDES: Final = ("begin", "end", "committed", "lag")
@@ -120,8 +120,14 @@ def group_state(
     commits: Commits,
     settings: ServerSettings,
     sentences: tuple[str, ...],
+    faults: Faults | None = None,
 ) -> GroupState:
-    """One group as it was just seen."""
+    """One group as it was just seen.
+
+    faults
+        Where it says what of it cannot be worked out.
+    """
+    faults = Faults() if faults is None else faults
     group, key, ids, read = built
     description = described.description
     spoken = [text if settings.personal else nameless_text(text, ids) for text in description["sentences"]]
@@ -136,6 +142,10 @@ def group_state(
     shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
+    far, concentrated = (old.distance, old.concentration) if same and old is not None else (None, None)
+    if not same or faults.sentences(group.name):
+        far = faults.guard(group.name, "distance to the fairest sharing", partial(distance, group)) if judged else None
+        concentrated = faults.guard(group.name, "concentration", partial(concentration, group))
     return GroupState(
         # The same object where all is as before: what was worked out of it holds.
         shown=old.shown if same and old is not None and _as_before(old.shown, shown) else shown,
@@ -143,9 +153,8 @@ def group_state(
         whole=times[1],
         seen=at,
         past=past,
-        distance=(old.distance if same and old is not None else distance(group)) if judged else None,
-        concentration=old.concentration if same and old is not None else concentration(group),
-        advised_members=old.advised_members if old is not None else None,
+        distance=far,
+        concentration=concentrated,
         key=(key, group, ids),
         sentences=sentences,
         commits=commits,
@@ -180,8 +189,10 @@ def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
 def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     """A group of which nothing is known but that it is listed."""
     empty = build({"group": name, "topics": {}, "members": {}})
-    ((times, whole),) = lag_times_of([(empty, Commits.none(0), None)], AllEnds({}), at)
-    return GroupState(ShownGroup(empty, Observed({"group": name})), times, whole, at, past)
+    no_floats, no_longs = np.empty(0), np.empty(0, dtype=np.int64)
+    times = LagTimes(no_floats, no_floats, no_floats, no_longs, no_longs, no_floats, no_floats, no_floats)
+    unknown = LagTime(Age(None, None, None))
+    return GroupState(ShownGroup(empty, Observed({"group": name})), times, unknown, at, past)
 
 
 ROWS_AT_ONCE: Final = 2_500
@@ -206,6 +217,12 @@ def lag_times_of(groups: Sequence[Timed], ends: AllEnds, now: float) -> Iterator
         yield from _lag_times_of(batch, ends, now * 1000)
 
 
+def lag_times_of_one(group: Timed, ends: AllEnds, now: float) -> tuple[LagTimes, LagTime]:
+    """The same of one group."""
+    (times,) = lag_times_of([group], ends, now)
+    return times
+
+
 def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iterator[tuple[LagTimes, LagTime]]:
     start = np.cumsum([0, *(group.P for group, *_ in groups)])
     columns = np.concatenate([ends.columns(group) for group, *_ in groups])
@@ -226,40 +243,6 @@ def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:
     known = old is not None and old.group.same_partitions(group)
     commits = old.commits if known and old is not None else Commits.none(group.P)
     return commits if group.offsets is None else commits.then(at, np.maximum(group.offsets.committed, UNKNOWN))
-
-
-def advised(state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float | None = None) -> int | None:
-    """Members that the group's work needs, where a member takes so many messages a second; None where it is unknown.
-
-    catch_up_s
-        Seconds in which what waits is to be read besides; None counts what comes in alone.
-
-    A group without members is sized by the last subscriptions that it was seen with: what waits is not less for it.
-    """
-    group = state.manned
-    if group is None or not group.P:
-        return None
-    if group is not state.as_described:
-        group = _with_offsets_of(group, state.as_described)
-    written = rates(ends.of(group), (state.seen - WINDOW_S) * 1000)
-    if np.isnan(written).all() or not loads(group.owner, group.M).any():
-        return None
-    try:
-        sizing = size(replace(group, weight=written), capacity, by="weight", catch_up=catch_up_s)
-        return sizing.advised.members if sizing.advised else sizing.bound
-    except ApportionError:
-        return None
-
-
-def _with_offsets_of(group: Group, now: Group) -> Group:
-    """The group as it was, with the offsets of now of the partitions that it had."""
-    if now.offsets is None or group.offsets is None:
-        return group
-    of_now = {now.name_of(p): p for p in range(now.P)}
-    at = np.array([of_now.get(group.name_of(p), UNKNOWN) for p in range(group.P)], dtype=np.int64)
-    known = at != UNKNOWN
-    sides = {name: np.where(known, getattr(now.offsets, name)[at], getattr(group.offsets, name)) for name in SIDES}
-    return group.with_offsets(Offsets(**sides))
 
 
 def distance(group: Group) -> Distance | None:

@@ -7,8 +7,9 @@ Source of the format: Prometheus, "Exposition formats", text 0.0.4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,7 @@ from apportion.history.records import SHARE
 from apportion.model.group import Group
 from apportion.model.present import unowned
 from apportion.serve.exposition import Rendered
+from apportion.serve.faults import Faults
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 
@@ -218,18 +220,22 @@ def _owners(group: Group, personal: bool) -> list[str]:
 
 
 class Renderer:
-    """Writes snapshots."""
+    """Writes snapshots.
 
-    def __init__(self, settings: ServerSettings) -> None:
+    faults
+        Where a group says what of it cannot be written.
+    """
+
+    def __init__(self, settings: ServerSettings, faults: Faults | None = None) -> None:
         self.families = chosen(settings.names)
-        self._settings = settings
+        self._settings, self._faults = settings, faults or Faults()
 
     def render(self, snapshot: Snapshot, now: float) -> Rendered:
         """All lines of a snapshot; of what is too old nothing is said."""
         stale_s = self._settings.stale_s
         fresh = now - snapshot.round.at <= stale_s
         groups = [g for g in snapshot.living if now - g.seen <= stale_s]
-        view = _View(self._settings, snapshot, groups, fresh)
+        view = _View(self._settings, snapshot, groups, fresh, self._faults)
         texts: dict[str, bytes] = {}
         series = left_out = 0
         for family in sorted(self.families, key=lambda family: ORDER.index(family.level)):
@@ -280,71 +286,52 @@ class _Shown:
         self.lag, self.seconds = state.lag, state.seconds
         offsets, nothing = state.group.offsets, np.full(state.group.P, UNKNOWN, dtype=np.int64)
         self.offsets = offsets.committed if offsets is not None else nothing
+        self._sums: dict[str, list[int | None]] = {}
+
+    @classmethod
+    def of(cls, state: GroupState, cluster: str, personal: bool) -> _Shown:
+        """The group with its labels."""
+        return cls(state, Labels(state.group, cluster, personal))
 
     def sums(self, which: str) -> list[int | None]:
         """Of each topic, the sum of what is known; None where nothing is, as of the lag on a topic that was left."""
+        if which in self._sums:
+            return self._sums[which]
         group, values = self.state.group, self.offsets if which == "offsets" else self.state.owed
         sums: list[int | None] = []
         for t in range(len(group.topics)):
             mine = values[group.partitions(t)]
             known = mine[mine != UNKNOWN]
             sums.append(int(known.sum()) if len(known) else None)
+        self._sums[which] = sums
         return sums
 
 
 class _View:
     """One snapshot while it is written, family by family."""
 
-    def __init__(self, settings: ServerSettings, snapshot: Snapshot, groups: Sequence[GroupState], fresh: bool) -> None:
-        self.snapshot, self.fresh = snapshot, fresh
+    def __init__(
+        self, settings: ServerSettings, snapshot: Snapshot, groups: Sequence[GroupState], fresh: bool, faults: Faults
+    ) -> None:
+        self.snapshot, self.fresh, self._faults = snapshot, fresh, faults
         self.topics = snapshot.round.topics if fresh else {}
         self.cluster = escape(settings.cluster_name or snapshot.round.cluster_id or "")
-        self.groups = [_Shown(state, Labels(state.group, self.cluster, settings.labels_personal)) for state in groups]
-        self._sums: dict[str, list[list[int | None]]] = {}
+        personal = settings.labels_personal
+        each = (faults.guard(g.name, "labels", partial(_Shown.of, g, self.cluster, personal)) for g in groups)
+        self.groups = [shown for shown in each if shown is not None]
 
     def rows(self, family: Family) -> Iterable[Row]:
-        """The series of one family."""
-        writers: Mapping[str, Callable[[Family], Iterable[Row]]] = {
-            "partition": self._partitions, "topic": self._topics, "group": self._groups,
-            "topic-partition": self._logs, "cluster": self._cluster,
-        }  # fmt: skip
-        return writers[family.level](family)
+        """The series of one family; none of a group of which its value breaks."""
+        if family.level in ("topic-partition", "cluster"):
+            return self._logs(family) if family.level == "topic-partition" else self._cluster(family)
+        return self._of_groups(family)
 
-    # -- a series a partition of a group ----------------------------------------------------------------------------
-
-    def _partitions(self, family: Family) -> Iterator[Row]:
-        which = next(word for word in ("seconds", "offset", "lag") if word in family.name)
-        text = number_text if which == "seconds" else str
+    def _of_groups(self, family: Family) -> Iterator[Row]:
+        writer = {"partition": _partitions, "topic": _topics, "group": _group}[family.level]
         for shown in self.groups:
-            values: Any = {"seconds": shown.seconds, "offset": shown.offsets, "lag": shown.lag}[which]
-            for labels, value in zip(shown.labels.partitions(family.of), values.tolist(), strict=True):
-                # kafka_exporter alone tells what is unknown, as -1.
-                if family.of == EXPORTER or (value == value and value != UNKNOWN):
-                    yield labels, text(value)
-
-    # -- a series a topic of a group --------------------------------------------------------------------------------
-
-    def _topics(self, family: Family) -> Iterator[Row]:
-        which = "offsets" if family.name.endswith("offset_sum") else "lag"
-        if which not in self._sums:
-            self._sums[which] = [entry.sums(which) for entry in self.groups]
-        label = "topic_name" if family.of == KMINION else "topic"
-        for entry, sums in zip(self.groups, self._sums[which], strict=True):
-            for topic, total in zip(entry.labels.topics, sums, strict=True):
-                if total is not None:
-                    yield f'{entry.labels.group[family.of]},{label}="{topic}"', str(total)
-
-    # -- a series a group -------------------------------------------------------------------------------------------
-
-    def _groups(self, family: Family) -> Iterator[Row]:
-        for shown in self.groups:
-            text, state = shown.labels.group[family.of], shown.state
-            if family.name == "apportion_group_rebalances_total":
-                yield from _by_cause(text, state)
-            elif family.name == f"{_MINION}_info":
-                yield _info(text, state)
-            elif (value := family.value(state)) is not None:
-                yield text, number_text(value)
+            yield from self._faults.guard(
+                shown.state.name, f"metric {family.name}", lambda shown=shown: list(writer(family, shown))  # type: ignore[misc]
+            ) or ()  # fmt: skip
 
     # -- topics and the cluster -------------------------------------------------------------------------------------
 
@@ -368,6 +355,37 @@ class _View:
                 yield f'topic="{escape(topic)}"', str(len(log.number))
             elif (log.end != UNKNOWN).all():
                 yield f'topic_name="{escape(topic)}"', str(int(log.end.sum()))
+
+
+def _partitions(family: Family, shown: _Shown) -> Iterator[Row]:
+    """A series a partition of a group."""
+    which = next(word for word in ("seconds", "offset", "lag") if word in family.name)
+    text = number_text if which == "seconds" else str
+    values: Any = {"seconds": shown.seconds, "offset": shown.offsets, "lag": shown.lag}[which]
+    for labels, value in zip(shown.labels.partitions(family.of), values.tolist(), strict=True):
+        # kafka_exporter alone tells what is unknown, as -1.
+        if family.of == EXPORTER or (value == value and value != UNKNOWN):
+            yield labels, text(value)
+
+
+def _topics(family: Family, shown: _Shown) -> Iterator[Row]:
+    """A series a topic of a group."""
+    label = "topic_name" if family.of == KMINION else "topic"
+    sums = shown.sums("offsets" if family.name.endswith("offset_sum") else "lag")
+    for topic, total in zip(shown.labels.topics, sums, strict=True):
+        if total is not None:
+            yield f'{shown.labels.group[family.of]},{label}="{topic}"', str(total)
+
+
+def _group(family: Family, shown: _Shown) -> Iterator[Row]:
+    """A series a group."""
+    text, state = shown.labels.group[family.of], shown.state
+    if family.name == "apportion_group_rebalances_total":
+        yield from _by_cause(text, state)
+    elif family.name == f"{_MINION}_info":
+        yield _info(text, state)
+    elif (value := family.value(state)) is not None:
+        yield text, number_text(value)
 
 
 def _by_cause(text: str, state: GroupState) -> Iterator[Row]:

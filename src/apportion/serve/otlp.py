@@ -186,7 +186,12 @@ class Exporter:
             return
         for state in snapshot.living:
             if now - state.seen <= self._settings.stale_s:
-                for value, attributes in _of_group(name, state):
+                points = self._collector.faults.guard(
+                    state.name,
+                    f"metric {name}",
+                    lambda state=state: list(_of_group(name, state)),  # type: ignore[misc]
+                )
+                for value, attributes in points or ():
                     yield value, {**cluster, "group": state.name, **attributes}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from apportion.serve.exposition import Rendered
+from apportion.serve.faults import Faults
 from apportion.serve.snapshot import Snapshot
 
 
@@ -15,11 +16,14 @@ class OwnMetrics:
 
     state, rendered, connections
         Where the newest values are found.
+    faults
+        What cannot be worked out of single groups.
     """
 
     def __init__(
-        self, state: Callable[[], Snapshot], rendered: Callable[[], Rendered], connections: Callable[[], int]
-    ) -> None:
+        self, state: Callable[[], Snapshot], rendered: Callable[[], Rendered], connections: Callable[[], int],
+        faults: Faults, cluster_name: str | None = None,
+    ) -> None:  # fmt: skip
         from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 
         self.registry = CollectorRegistry()
@@ -29,6 +33,7 @@ class OwnMetrics:
         self.answered = Counter(
             "apportion_scrape_answers", "Answers given, by path and status", ["path", "status"], registry=self.registry
         )
+        self._faults, self._cluster_name = faults, cluster_name
         self._state, self._rendered, self._connections = state, rendered, connections
         self.registry.register(self)
 
@@ -59,6 +64,15 @@ class OwnMetrics:
             ("apportion_scrape_connections", "HTTP connections that are open", self._connections()),
         ):
             yield GaugeMetricFamily(name, description, value=value)
+        cluster = self._cluster_name or state.round.cluster_id or ""
+        broken = GaugeMetricFamily(
+            "apportion_group_fault",
+            "1 for what cannot be worked out of a group",
+            labels=["cluster_name", "group", "of"],
+        )
+        for group, derived in self._faults:
+            broken.add_metric([cluster, group, derived], 1)
+        yield broken
         for name, description, n in (
             ("apportion_scrape_rounds", "Rounds", state.number),
             ("apportion_scrape_rounds_failed", "Rounds that told nothing", state.rounds_failed),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from apportion.history.records import CONSUMER
@@ -13,6 +14,7 @@ from apportion.history.switching import switch
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.report import page_groups, switching
+from apportion.serve.faults import Faults
 from apportion.serve.snapshot import GroupState
 
 KINDS: Final = (None, "classic", CONSUMER)
@@ -48,7 +50,8 @@ def _shown(plan: Plan, group: Group) -> Plan:
 class Switches:
     """Answers, for the API and as the page draws them, each kept while members, owners, partitions and history stay."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: Faults | None = None) -> None:
+        self._faults = faults or Faults()
         self._kept: dict[str, tuple[tuple[Any, ...], Switch | None, dict[str, Any]]] = {}
         self._rows: dict[str, tuple[tuple[Any, ...], Mapping[str, Any] | None]] = {}
 
@@ -81,11 +84,11 @@ class Switches:
         until, waiting = clock() + some_s, 0
         for state in states:
             key, cached = self._key(state), self._rows.get(state.name)
-            if cached is None or cached[0] != key:
+            if cached is None or cached[0] != key or self._faults.sentence(state.name, "switch"):
                 if clock() > until:
                     waiting += 1
                     continue
-                seen = switch_of(state)
+                seen = self._faults.guard(state.name, "switch", partial(switch_of, state))
                 self._rows[state.name] = key, None if seen is None else switching.page_row(seen)
         return waiting
 

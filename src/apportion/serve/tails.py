@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -55,6 +55,8 @@ class Tails:
     ask: Callable[[Mapping[Place, int]], Mapping[Place, Tail]]
     _of_topic: dict[str, dict[tuple[int, int], Tail | None]] = field(default_factory=dict)
     _before: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    _short: dict[tuple[str, int, int], int] = field(default_factory=dict)
+    _wanted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def forget(self, topic: str) -> None:
         """The topic was made anew, or is gone."""
@@ -76,24 +78,26 @@ class Tails:
                     known.first[p], known.looked[p], known.message[p] = tail.first, True, tail.message
         return known
 
-    def look(self, groups: Iterable[tuple[Group, ReadUpTo]]) -> None:
-        """Look where a lag of one or two has not moved since the last call, and is not known to be a message."""
-        before, self._before = self._before, {}
-        places: dict[Place, tuple[int, int]] = {}
-        for group, known in groups:
-            if group.offsets is None:
-                continue
-            short_lags = np.flatnonzero(
-                maybe_markers(group.lag, known.message) & group.lag_known & (known.first != UNKNOWN)
-            )
-            for p in short_lags.tolist():
-                topic, number = group.name_of(p)
-                committed, end = int(group.offsets.committed[p]), int(group.offsets.end[p])
-                key = topic, number, committed
-                self._before[key] = end
-                refused = (number, committed) in self._of_topic.get(topic, {}) and not known.looked[p]
-                if before.get(key) == end and not refused and len(places) < PLACES_MAX:
-                    places[topic, number] = committed, int(known.first[p])
+    def want(self, group: Group, known: ReadUpTo) -> None:
+        """Ask for a look wherever a lag of one or two has not moved since the last look, and is not of a message."""
+        if group.offsets is None:
+            return
+        short_lags = np.flatnonzero(
+            maybe_markers(group.lag, known.message) & group.lag_known & (known.first != UNKNOWN)
+        )
+        for p in short_lags.tolist():
+            topic, number = group.name_of(p)
+            committed, end = int(group.offsets.committed[p]), int(group.offsets.end[p])
+            key = topic, number, committed
+            self._short[key] = end
+            refused = (number, committed) in self._of_topic.get(topic, {}) and not known.looked[p]
+            if self._before.get(key) == end and not refused and len(self._wanted) < PLACES_MAX:
+                self._wanted[topic, number] = committed, int(known.first[p])
+
+    def look(self) -> None:
+        """Look at all places that were asked for since the last call."""
+        places, self._wanted = self._wanted, {}
+        self._before, self._short = self._short, {}
         if not places:
             return
         tail_of = self.ask({pair: first for pair, (_, first) in places.items()})
