@@ -13,13 +13,14 @@ from apportion.spark import settings
 
 STARTS = """
 from pathlib import Path
+from pyspark import SparkContext
 from apportion.spark import session
 with session.session() as spark:
     commands = [file.read_bytes() for file in Path("/proc").glob("[0-9]*/cmdline") if file.exists()]
     java = [one for one in commands if one.split(b"\\0")[0].endswith(b"java") and b"settings.properties" in one]
     print(len(java) > 0, any(b"s3cret" in one for one in java))
-    files = [Path(word.decode()) for one in java for word in one.split(b"\\0") if word.endswith(b"settings.properties")]
-    print(*{oct(file.stat().st_mode & 0o777) for file in files})
+    own = Path(f"/proc/{SparkContext._gateway.proc.pid}/cmdline").read_bytes().split(b"\\0")
+    print(*{oct(Path(word.decode()).stat().st_mode & 0o777) for word in own if word.endswith(b"settings.properties")})
     print(spark.sparkContext._jsc.hadoopConfiguration().get("fs.s3a.secret.key"))
     print(spark.conf.get("spark.apportion.odd"))
     print(spark.sparkContext._jvm.System.getProperty("apportion.odd"))

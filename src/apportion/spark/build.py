@@ -48,6 +48,7 @@ from apportion.spark.arrow_rows import (
     of_kinds,
     united,
 )
+from apportion.spark.session import Progress
 from apportion.spark.stores import TableStore
 from apportion.tables.schemas import TABLES, fingerprint
 from apportion.wording import count
@@ -69,8 +70,6 @@ FEW_RECORDS: Final = 20_000
 """So many are one bucket, and planned by one task: a job is a second's work, whatever it does."""
 APPENDED_MAX: Final = 20
 """Added to so many times, a table is written anew, for many small files are slow to read."""
-
-Progress = Callable[[str], None]
 
 
 def version() -> str:

@@ -27,13 +27,12 @@ from apportion.inputs.properties import Properties
 from apportion.spark import bronze, errors, packages, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location
+from apportion.spark.session import Progress
 from apportion.tables import schemas
 from apportion.wording import count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)

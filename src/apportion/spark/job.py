@@ -26,15 +26,13 @@ try:
     from apportion.spark.build import Built
     from apportion.spark.capture import Captured
     from apportion.spark.location import Location, form_of, locate
+    from apportion.spark.session import Progress
     from apportion.spark.statuses import TableStatus
 except ModuleNotFoundError as missing:
     raise MissingExtra("The pipeline", "spark") from missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Progress = Callable[[str], None]
-"""Takes one line for a person."""
 
 
 def silent(line: str) -> None:
@@ -194,6 +192,7 @@ def _build_at(
     source = _source(location, origin, settings)
     running_on = session.session(spark, jars=session.jars_for(origin, location, form))
     with errors.plainly(location.root, errors.MAKE_ANEW), running_on as running:
+        progress = session.naming_jobs(running, progress)
         with stores.alone(running, location, form, progress) as store:
             tables.check_version_of(str(location), store.text(tables.SOURCE))
             with errors.plainly(origin.root):  # what is wrong there is not the tables'

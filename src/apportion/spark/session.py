@@ -17,7 +17,7 @@ import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from apportion.errors import Unavailable
-from apportion.spark import settings
+from apportion.spark import class_archive, settings
 from apportion.spark.packages import DELTA, S3A, JarSet
 from apportion.spark.scratch import scratch_folder
 from apportion.spark.settings import DELTA_SETTINGS, OLD_FETCHING, TABLE_SETTINGS
@@ -41,11 +41,15 @@ BRING: Final = (
     "brew install openjdk@17" if sys.platform == "darwin" else "sudo apt-get install -y openjdk-17-jre-headless"
 )
 
+Progress = Callable[[str], None]
+"""Takes each step of a long run as a few words."""
+
 AS_IT_STANDS: Final = {"__globPaths__": "false"}
 """An option of Spark's readers: a path is no pattern, whatever is in it (``DataSource.GLOB_PATHS_KEY``)."""
 
 TASKS_A_CORE: Final = 2
 _SUBMIT: Final = "PYSPARK_SUBMIT_ARGS"
+_DRIVER_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
 
 @contextmanager
@@ -77,6 +81,7 @@ def session(
                 # A JVM that died has stopped already; one that was interrupted in a call ends with this process.
                 with suppress(Exception), warnings.catch_warnings(action="ignore"):
                     spark.stop()
+        class_archive.write_later(java())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -148,7 +153,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 def start(scratch: Path, quick: bool = True, jars: Collection[JarSet] = ()) -> SparkSession:
     """A new session; the files of this machine's part of it are all below ``scratch``."""
-    java()
+    program = java()
     from pyspark.sql import SparkSession
 
     all_settings = settings.settings(scratch, cores(), quick, jars)
@@ -158,7 +163,7 @@ def start(scratch: Path, quick: bool = True, jars: Collection[JarSet] = ()) -> S
     builder = SparkSession.builder.appName("apportion").config(map=dict(all_settings))
     log = scratch / "spark.log"
     try:
-        _start_jvm(scratch, all_settings, log)
+        _start_jvm(program, scratch, all_settings, log)
         spark = builder.getOrCreate()
     except Exception as error:
         lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
@@ -229,6 +234,18 @@ def ours(spark: SparkSession) -> Iterator[None]:
             spark.removeTag(tag)
 
 
+def naming_jobs(spark: SparkSession, progress: Progress) -> Progress:
+    """A ``progress`` that also names the jobs which follow, on Spark's own page."""
+    if is_connect(spark):
+        return progress
+
+    def named(step: str) -> None:
+        spark.sparkContext.setJobDescription(f"apportion: {step}")
+        progress(step)
+
+    return named
+
+
 @cache
 def _zip() -> Path:
     """This package as a zip, kept for as long as the process lives: Spark serves it from where it is."""
@@ -275,9 +292,11 @@ def _interrupts_left_alone() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _start_jvm(scratch: Path, all_settings: Mapping[str, str], log: Path) -> None:
+def _start_jvm(program: str, scratch: Path, all_settings: Mapping[str, str], log: Path) -> None:
     """Start Spark's JVM, if there is none, with the user's settings in a file that this user alone may read.
 
+    program
+        Java, whose archive of classes the JVM reads, unless the user gives it options of his own.
     log
         Takes what it writes to standard error.
 
@@ -296,8 +315,11 @@ def _start_jvm(scratch: Path, all_settings: Mapping[str, str], log: Path) -> Non
             opened.writelines(_property(name, value) for name, value in users.items())
         os.environ[_SUBMIT] = f"--properties-file {quote(str(file))} --load-spark-defaults {before or 'pyspark-shell'}"
     try:
-        public = [(name, value) for name, value in all_settings.items() if name not in users]
-        SparkContext._ensure_initialized(gateway=_launched(SparkConf(loadDefaults=False).setAll(public), log))
+        public = {name: value for name, value in all_settings.items() if name not in users}
+        if _DRIVER_OPTIONS in public:
+            public[_DRIVER_OPTIONS] = " ".join([public[_DRIVER_OPTIONS], *class_archive.options(program)])
+        conf = SparkConf(loadDefaults=False).setAll(list(public.items()))
+        SparkContext._ensure_initialized(gateway=_launched(conf, log))
     finally:
         os.environ.pop(_SUBMIT, None)
         os.environ.update({} if before is None else {_SUBMIT: before})

@@ -58,14 +58,17 @@ def settings(scratch: Path, cores: int, quick: bool, sets: Collection[JarSet]) -
 
     scratch
         Where this machine's files go.
+    quick
+        A local session is for inputs below a million rows; a cluster's never is.
     Raises
         BadInput: ``APPORTION_SPARK_CONF`` holds something else than settings.
     """
     users = from_environment()
     master = users.get("spark.master") or os.environ.get(MASTER) or f"local[{cores}]"
-    all_settings = {"spark.master": master, **TABLE_SETTINGS, **_everywhere(scratch, quick)}
+    local = is_local(master)
+    all_settings = {"spark.master": master, **TABLE_SETTINGS, **_everywhere(scratch, quick and local)}
     executors = {"spark.pyspark.python": os.environ.get("PYSPARK_PYTHON") or "python3"}
-    all_settings |= _on_this_machine(scratch, cores) if is_local(master) else executors
+    all_settings |= _on_this_machine(scratch, cores, quick) if local else executors
     all_settings |= packages.settings(sets)
     if DELTA in sets:
         all_settings |= {**_DELTA_AT_START, **DELTA_SETTINGS}
@@ -100,17 +103,18 @@ def _everywhere(scratch: Path, quick: bool) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join([of_driver, *every_jvm]),
         "spark.executor.extraJavaOptions": " ".join(every_jvm),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.files.maxPartitionBytes": "16m",
-        "spark.sql.adaptive.enabled": "false" if quick else "true",
         # A Python worker on a busy machine may need long to come up; 15 s is Spark's own patience.
         "spark.python.authenticate.socketTimeout": "120s",
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
 
 
-def _on_this_machine(scratch: Path, cores: int) -> dict[str, str]:
+def _on_this_machine(scratch: Path, cores: int, quick: bool) -> dict[str, str]:
+    """What suits one machine and a command that ends soon; a cluster keeps Spark's own splits, planning and pages."""
     return {
+        "spark.sql.files.maxPartitionBytes": "16m",
+        "spark.sql.adaptive.enabled": "false" if quick else "true",
+        "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(scratch),
