@@ -71,7 +71,6 @@ thorough: setup ## the bounded tests at their full sizes, for hours; what came o
 
 golden: $(STAMP) ## write the outputs that tests hold as files anew; git diff shows what changed
 	@$(PY) -m tests.cli.test_transcripts
-	@$(PY) -m tests.report.test_golden
 	@$(PY) -m tests.serve.test_golden
 
 mutants: setup ## let mutmut change ROOM one place at a time, and see what its tests notice: make mutants ROOM=solvers

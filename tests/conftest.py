@@ -59,6 +59,23 @@ LONGEST = (
 """Files of minutes, most of which have few tests: begun first, so that no core waits long at the end."""
 
 
+STARTS = {
+    "broker": {"broker", "java"}, "governed_broker": {"broker", "java"}, "jars": {"java"}, "broker_jar": {"java"},
+    "java_for_spark": {"spark", "java"}, "spark": {"spark", "java"}, "browser": {"browser"}, "judge": {"java"},
+    "newer_judge": {"java"}, "kafka": {"java"}, "coordinator": {"java"},
+}  # fmt: skip
+"""Fixture to the marks of the tests that ask for it."""
+
+
+def _mark(item: pytest.Item) -> None:
+    """Mark a test by what its fixtures start; a broker and Spark need Java, whoever starts them."""
+    marks = {mark for name in getattr(item, "fixturenames", ()) for mark in STARTS.get(name, ())}
+    if item.get_closest_marker("broker") or item.get_closest_marker("spark"):
+        marks.add("java")
+    for mark in sorted(marks):
+        item.add_marker(mark)
+
+
 def _turn(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]:
     """When a test's file has its turn under ``--no-loadscope-reorder``: the longest first, then those of most tests."""
     root = Path(__file__).parent
@@ -69,8 +86,11 @@ def _turn(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]
     return lambda item: (item.path not in early, -size[item.path])
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that take many minutes each are for ``make thorough``; they are left out here, not skipped."""
+    """Mark tests by what they start; those of many minutes are for ``make thorough``: left out here, not skipped."""
+    for item in items:
+        _mark(item)
     if hasattr(config, "workerinput"):  # alone, quick ones first
         items.sort(key=_turn(items))
     if os.environ.get("APPORTION_THOROUGH") != "1":

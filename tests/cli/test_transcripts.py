@@ -66,6 +66,7 @@ CASES = [
 ]
 
 
+@pytest.mark.golden
 @pytest.mark.parametrize(("file", "command", "expected"), CASES)
 def test_a_command_line_gives_what_it_gave(
     file: str, command: str, expected: str, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -210,11 +209,6 @@ def topic(logs: Log, topic_id: str | None = None, racks: Sequence[Sequence[str]]
     """A topic whose partitions are numbered from 0."""
     begin, end = (np.array(side, dtype=np.int64) for side in zip(*logs, strict=True))
     return TopicLog(topic_id, np.arange(len(logs)), begin, end, tuple(map(tuple, racks or [()] * len(logs))))
-
-
-def grown(log: TopicLog, *by: int) -> TopicLog:
-    """The topic with more messages."""
-    return replace(log, end=log.end + np.array(by, dtype=np.int64))
 
 
 Owned = Mapping[str, Sequence[int]]
