@@ -13,7 +13,7 @@ from aiokafka.protocol.group import JoinGroupResponse_v5
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from apportion.clients import aio_kafka, kafka_python
-from apportion.clients.adapter import Adapter, patch_coordinators
+from apportion.clients.adapter import Adapter, install, strategies_for
 from apportion.clients.bridge import Bridge
 from apportion.clients.options import Options
 from apportion.errors import BadInput
@@ -23,12 +23,8 @@ from apportion.wire.subscription import Subscription, write_subscription
 class Ours(Adapter):
     """A strategy in the interface of a client that has none."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(Bridge(name, Options()))
-
-    @staticmethod
-    def close_refused(coordinator: Any) -> None:
-        coordinator.over = True
+    def __init__(self, bridge: Any) -> None:
+        super().__init__(bridge if isinstance(bridge, Bridge) else Bridge(bridge, Options()))
 
     @staticmethod
     def closed(coordinator: Any) -> bool:
@@ -38,66 +34,42 @@ class Ours(Adapter):
 class Coordinator:
     """As much of a client's as counts here."""
 
-    def __init__(self, assignors: list[Any]) -> None:
-        self._assignors, self.over = assignors, False
+    def __init__(self, *, assignors: list[Any]) -> None:
+        self.assignors, self.over = assignors, False
 
 
-mended: list[int] = []
-patch_coordinators(Coordinator, Ours, lambda _, ours: mended.append(len(ours)))
-patch_coordinators(Coordinator, Ours, lambda _, ours: mended.append(-len(ours)))
+class OurCoordinator(Coordinator):
+    """Ours in its place."""
+
+    def __init__(self, *, assignors: list[Any]) -> None:
+        taken, ours = strategies_for(Ours, assignors)
+        super().__init__(assignors=taken)
+        for strategy in ours:
+            strategy.bind(self)
 
 
-def test_each_coordinator_meets_its_own_once() -> None:
-    mended.clear()
+install(Coordinator, OurCoordinator, Ours, "assignors")
+
+
+def test_a_consumer_gets_our_class_if_one_of_its_strategies_is_ours_and_no_other_notices() -> None:
     strategy = Ours("sticky")
-    first = Coordinator([strategy, "another's"])
-    Coordinator(["another's"])
-    assert mended == [1]
+    mixed, theirs = Coordinator(assignors=["another's", strategy]), Coordinator(assignors=["another's"])
+    assert (type(mixed), type(theirs)) == (OurCoordinator, Coordinator)
+    assert strategy.coordinator is mixed
+    assert mixed.assignors == ["another's", strategy]
+
+
+def test_a_second_consumer_of_the_same_strategy_has_a_copy_with_a_memory_of_its_own() -> None:
+    strategy = Ours(Bridge("failover", Options(priority=3), {}))
+    first, second = Coordinator(assignors=[strategy]), Coordinator(assignors=[strategy])
+    assert first.assignors[0] is strategy
+    copy = second.assignors[0]
+    assert copy is not strategy
+    assert copy.bridge is not strategy.bridge
+    assert (copy.coordinator, copy.name, copy.bridge.options) == (second, "failover", strategy.bridge.options)
     assert strategy.coordinator is first
-
-
-def test_a_strategy_is_free_again_when_its_consumer_is_closed() -> None:
-    strategy = Ours("sticky")
-    first = Coordinator([strategy])
-    with pytest.raises(BadInput, match="another consumer has"):
-        Coordinator([strategy])
     first.over = True
-    second = Coordinator([strategy])
-    assert strategy.coordinator is second
-
-
-def test_a_consumer_that_is_refused_keeps_none_of_its_strategies() -> None:
-    taken, free = Ours("sticky"), Ours("range")
-    owner = Coordinator([taken])
-    with pytest.raises(BadInput) as refused:
-        Coordinator([free, taken])
-    assert free.coordinator is None
-    anew = Coordinator([free, Ours("sticky")])
-    assert free.coordinator is anew
-    assert taken.coordinator is owner
-    assert "sticky" in str(refused.value)
-
-
-class Leader:
-    """A leader of kafka-python's with two strategies of ours, for which alone nothing speaks for a rejoin."""
-
-    group_id, rejoining, _is_leader, config = "g", False, True, {"session_timeout_ms": 6000}
-
-    def __init__(self, protocol: str) -> None:
-        from kafka.cluster import ClusterMetadata
-
-        self._generation = SimpleNamespace(generation_id=1, member_id="m", protocol=protocol)
-        self._cluster = ClusterMetadata()
-        put_in_rack(self._cluster, "a")
-
-    def need_rejoin(self) -> bool:
-        return False
-
-    def unused(self) -> None: ...
-
-    _do_join_and_sync_async = _on_join_prepare_async = _on_join_complete_async = unused
-    _send_offset_commit_request = _send_heartbeat_request = unused
-    _handle_find_coordinator_response = _perform_assignment = unused
+    assert Coordinator(assignors=[strategy]).assignors[0] is strategy, "it is free again, with what it remembers"
 
 
 def put_in_rack(cluster: Any, rack: str) -> None:
@@ -118,25 +90,38 @@ def put_in_rack(cluster: Any, rack: str) -> None:
 
 def test_only_the_strategy_in_charge_watches_the_racks() -> None:
     """One that planned before the group took another would see the old racks for ever, and rejoin for ever."""
-    from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+    from kafka import KafkaConsumer
 
     before, now = (kafka_python.assignor(name, rack="a") for name in ("sticky", "range"))
-    leader = Leader("sticky")
-    kafka_python._patch(leader, [before, now])
-    said = ConsumerProtocolSubscription.decode(write_subscription(Subscription(("t",), rack="a")))
-    members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=said)]
-    before.assign(leader._cluster, members)
-    assert not leader.need_rejoin()
-    put_in_rack(leader._cluster, "a")
-    assert not leader.need_rejoin()
-    put_in_rack(leader._cluster, "b")
-    assert leader.need_rejoin()
-    assert leader.need_rejoin(), "it asked once and forgot"
-    leader._generation.protocol = "range"
-    now.assign(leader._cluster, members)
-    assert not leader.need_rejoin()
-    put_in_rack(leader._cluster, "c")
-    assert leader.need_rejoin()
+    consumer = KafkaConsumer(
+        bootstrap_servers="127.0.0.1:1", group_id="g", api_version=(2, 8), partition_assignment_strategy=[before, now]
+    )
+    try:
+        consumer.subscribe(topics=["t"])
+        leader = consumer._coordinator
+        put_in_rack(leader._cluster, "a")
+        sent = write_subscription(Subscription(("t",), rack="a"))
+        members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=sent)]
+
+        def leads(protocol: str) -> None:
+            leader._generation.protocol = protocol
+            leader._perform_assignment("m", protocol, members)
+            leader.rejoin_needed, leader._joined_subscription = False, {"t"}
+            leader._metadata_snapshot = leader._assignment_snapshot = {"t": {0}}
+
+        leads("sticky")
+        assert not leader.need_rejoin()
+        put_in_rack(leader._cluster, "a")
+        assert not leader.need_rejoin()
+        put_in_rack(leader._cluster, "b")
+        assert leader.need_rejoin()
+        assert leader.need_rejoin(), "it asked once and forgot"
+        leads("range")
+        assert not leader.need_rejoin()
+        put_in_rack(leader._cluster, "c")
+        assert leader.need_rejoin()
+    finally:
+        consumer.close(autocommit=False, timeout_ms=0)
 
 
 def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet(monkeypatch: pytest.MonkeyPatch) -> None:

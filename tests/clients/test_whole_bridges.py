@@ -1,10 +1,9 @@
-"""What a bridge, an adapter and the table of patches do with all that they are given: each default, bound and word."""
+"""What a bridge and an adapter do with all that they are given: each default, bound and word."""
 
 from __future__ import annotations
 
 import gc
 import logging
-from importlib import metadata
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,18 +12,16 @@ import pytest
 
 import apportion
 from apportion.acting.rule import Acting
-from apportion.clients.adapter import Adapter, Forked, assignor_for, patch_coordinators
+from apportion.clients.adapter import Adapter, Forked, assignor_for
 from apportion.clients.bridge import Bridge, bridge_for
 from apportion.clients.broker_takeover import TakeoverWatch
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.lag_feed import LagFeed
 from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
-from apportion.clients.patches import AIOKAFKA, KAFKA_PYTHON, WrongVersion, require_patchable, rows, unusable
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.clients.topic_metadata import ClientMetadata
 from apportion.clients.warm_up import WarmUp
-from apportion.errors import BadInput, install_command
 from apportion.strategy.codec import Holding
 from apportion.wire import plan_text
 from apportion.wire.assignment import Assignment, read_assignment
@@ -300,50 +297,20 @@ def test_an_adapter_knows_its_consumer_and_lets_it_go() -> None:
     consumer = Coordinator([])
     ours.bind(consumer)
     assert (ours.coordinator, ours.ended) == (consumer, False)
-    ours.require_unbound(consumer)
     ours.ask_rejoin()
     assert consumer.rejoins == 1
-    with pytest.raises(BadInput) as refused:
-        ours.require_unbound(Coordinator([]))
-    assert str(refused.value) == (
-        "partition_assignment_strategy: found an 'lag-aware' assignor that another consumer has; needed one of its own "
-        "for each consumer: call assignor()."
-    )
+    assert ours.for_consumer() is not ours
     consumer.over = True
     assert ours.ended
-    ours.require_unbound(Coordinator([]))
     consumer.over = False
-    del consumer, refused
+    del consumer
     gc.collect()
     assert (ours.coordinator, ours.ended) == (None, True)
-    ours.require_unbound(Coordinator([]))
+    assert ours.for_consumer() is ours
     assert str(Forked("KafkaConsumer")) == (
         "this KafkaConsumer was made before this process was forked, and its threads stayed behind; make a consumer of "
         "its own in each process, after the fork."
     )
-
-
-def test_coordinators_of_both_shapes_meet_their_strategies_and_are_patched_once() -> None:
-    class Patched(Coordinator):
-        """Another class, whose constructor is wrapped."""
-
-        def __init__(self, assignors: Any, *, over: bool = False) -> None:
-            """What the client says of it."""
-            super().__init__(assignors, over=over)
-
-    met: list[Any] = []
-    for _ in range(2):
-        patch_coordinators(Patched, Ours, lambda one, ours: met.append((one, ours)))
-    first, second = Ours(Bridge("sticky", Options())), Ours(Bridge("range", Options()))
-    listed = Patched([first, "theirs"], over=False)
-    named = Patched({"range": second, "theirs": "theirs"})
-    Patched({}, over=True)
-    assert met == [(listed, [first]), (named, [second])]
-    assert (first.coordinator, second.coordinator, listed.over) == (listed, named, False)
-    assert Patched.__init__.__doc__ == "What the client says of it."
-    with pytest.raises(BadInput):
-        Patched([Ours(Bridge("range", Options())), first])
-    assert len(met) == 2, "who is refused is not patched"
 
 
 def test_a_clients_assignor_takes_what_a_bridge_takes_with_a_default_of_its_own() -> None:
@@ -354,48 +321,6 @@ def test_a_clients_assignor_takes_what_a_bridge_takes_with_a_default_of_its_own(
     assert [one.name for one in made] == ["sticky", "sticky", "range", "failover"]
     assert [type(one) for one in made] == [Ours] * 4
     assert (made[1].bridge.options.rack, made[3].bridge.options.priority) == ("r", 3)
-
-
-# -- patches -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("client", "needed"), [(KAFKA_PYTHON, "3.0.12 to 3.0.x"), (AIOKAFKA, "0.14 to 0.14.x")])
-def test_versions_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPatch, client: Any, needed: str) -> None:
-    methods = dict.fromkeys((patch.method for patch in client.patches), None)
-    whole = type("Coordinator", (), methods)
-    assert list(rows(client)) == list(methods)
-    assert sum(map(len, rows(client).values())) == len(client.patches)
-
-    def refused(version: str, coordinator: type = whole) -> str:
-        asked: list[str] = []
-
-        def found(name: str) -> str:
-            asked.append(name)
-            return version
-
-        monkeypatch.setattr(metadata, "version", found)
-        with pytest.raises(WrongVersion) as wrong:
-            require_patchable(client, coordinator)
-        assert wrong.value.extra == client.extra
-        said = f"{needed} needed: {install_command(client.extra)}"
-        assert str(wrong.value).endswith(said)
-        assert str(unusable(client, "m")) == f"{client.distribution} {version} found, {said}"
-        assert set(asked) == {client.distribution}
-        return str(wrong.value).removesuffix(said)
-
-    name, (major, minor) = client.distribution, client.below.split(".")
-    inside = {KAFKA_PYTHON: ("3.0.12", "3.0.13", "3.0.99.dev1", "3.0.12.1"), AIOKAFKA: ("0.14", "0.14.0", "0.14.9")}
-    for one in inside[client]:
-        monkeypatch.setattr(metadata, "version", lambda _, one=one: one)
-        require_patchable(client, whole)
-    outside = {KAFKA_PYTHON: ("3.0.11", "3.0", "3.1", "3.1.0", "4.0.12", "2.9.99", "dev"), AIOKAFKA: ("0.13.9", "0.15")}
-    for one in (*outside[client], f"{major}.{minor}.dev2"):
-        assert refused(one) == f"{name} {one} found, "
-    for lost in methods:
-        less = type("Less", (), {one: None for one in methods if one != lost})
-        assert refused(inside[client][0], less) == f"{name} {inside[client][0]} without Less.{lost} found, "
-    none = type("Empty", (), {})
-    assert refused(inside[client][0], none) == f"{name} {inside[client][0]} without Empty.{min(methods)} found, "
 
 
 def test_warm_ups_wait_as_long_as_they_may_and_say_what_is_cold(

@@ -1,18 +1,17 @@
-"""What the adapters of kafka-python and aiokafka share: which strategies are ours, and how a coordinator uses them."""
+"""What the adapters of kafka-python and aiokafka share: whose strategy one is, and how a consumer gets our classes."""
 
 from __future__ import annotations
 
 import functools
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, Final, ParamSpec, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, Self, TypeVar
 
 from apportion.clients.bridge import Bridge
 from apportion.clients.member_bridge import MemberBridge
-from apportion.errors import ApportionError, BadInput
+from apportion.errors import ApportionError
 
-_PATCHED: Final = "_apportion_patched"
 P = ParamSpec("P")
 A = TypeVar("A", bound="Adapter")
 
@@ -58,25 +57,13 @@ class Adapter(ABC):
         """The coordinator of the consumer that this strategy was given to; None before, and after its end."""
         return None if self._coordinator is None else self._coordinator()
 
-    def require_unbound(self, coordinator: Any) -> None:
-        """A strategy is the first consumer's, until that one is closed.
-
-        Raises
-            BadInput where another living consumer has it: two consumers must not share one memory.
-        """
-        other = self.coordinator
-        if other is not None and other is not coordinator and not self.closed(other):
-            taken = f"an {self.name!r} assignor that another consumer has"
-            raise BadInput("partition_assignment_strategy", taken, "one of its own for each consumer: call assignor()")
+    def for_consumer(self) -> Self:
+        """This strategy, or a copy where a living consumer has it: two consumers must not share one memory."""
+        return self if self.ended else type(self)(self.bridge.copy())
 
     def bind(self, coordinator: Any) -> None:
         """Learn whose strategy this is."""
         self._coordinator = weakref.ref(coordinator)
-
-    @staticmethod
-    @abstractmethod
-    def close_refused(coordinator: Any) -> None:
-        """End what the client would leave behind where its constructor raises, and nobody else could end."""
 
     @staticmethod
     @abstractmethod
@@ -98,27 +85,22 @@ def assignor_for(adapter: type[A], bridge: Callable[P, Bridge], default: str) ->
     return assignor
 
 
-def patch_coordinators(coordinators: type, adapter: type[Adapter], patch: Callable[[Any, list[Any]], None]) -> None:
-    """Have every new coordinator meet its strategies and be mended, if they are ours; others notice nothing."""
-    constructor = coordinators.__init__  # type: ignore[misc]  # the class itself is what we wrap
-    if hasattr(constructor, _PATCHED):
-        return
+def strategies_for(adapter: type[A], assignors: Iterable[Any]) -> tuple[list[Any], list[A]]:
+    """A consumer's strategies, each of ours its own; and ours alone."""
+    taken = [strategy.for_consumer() if isinstance(strategy, adapter) else strategy for strategy in assignors]
+    return taken, [strategy for strategy in taken if isinstance(strategy, adapter)]
 
-    @functools.wraps(constructor)
-    def init(self: Any, *args: Any, **configs: Any) -> None:
-        constructor(self, *args, **configs)
-        given = self._assignors
-        ours = [a for a in (given.values() if isinstance(given, Mapping) else given) if isinstance(a, adapter)]
-        try:
-            for strategy in ours:  # all before any: else a consumer that is refused would keep some of them
-                strategy.require_unbound(self)
-        except BadInput:
-            adapter.close_refused(self)
-            raise
-        for strategy in ours:
-            strategy.bind(self)
-        if ours:
-            patch(self, ours)
 
-    setattr(init, _PATCHED, True)
-    coordinators.__init__ = init  # type: ignore[misc]
+def install(base: type, ours: type, adapter: type[Adapter], setting: str) -> None:
+    """Have ``base(...)`` make one of ``ours`` if its ``setting`` has a strategy of ours; others notice nothing.
+
+    This is the one place where a client is changed. A client makes its coordinator and its fetcher by the names of
+    their classes, so the class itself has to choose.
+    """
+
+    def new(cls: type, *_: object, **configs: Any) -> object:
+        given = configs.get(setting) or ()
+        mine = cls is base and any(isinstance(strategy, adapter) for strategy in given)
+        return object.__new__(ours if mine else cls)
+
+    base.__new__ = new  # type: ignore[method-assign,assignment]

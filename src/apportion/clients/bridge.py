@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -81,7 +81,7 @@ class Bridge:
         self.kept_whole: str = traits_of(self.strategy).kept_whole
         self.options = options
         self.traits = traits_of(self.strategy)
-        self.cooperative = self.traits.cooperative
+        self.cooperative = self.reads_on = self.traits.cooperative
         self.memory: UserDataCodec = self.traits.codec
         self.facts = MemberFacts(self.name, self.traits.facts, {**options.fields, **options.facts})
         self.last = Holding()
@@ -92,6 +92,10 @@ class Bridge:
         self.warm_up: WarmUp | None = None
         self._hand_over: PinnedPlan | None = None
         self._causes = Causes()
+
+    def copy(self) -> Self:
+        """The same for another consumer, without the memory of this one."""
+        return type(self)(self.strategy, self.options)
 
     @property
     def name(self) -> str:

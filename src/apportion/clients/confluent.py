@@ -511,13 +511,6 @@ class GroupConsumer:
         """The member lets go of these (called by it, on its own thread, inside of ``_tend`` or ``close``)."""
         if expelled:
             self._expelled.update(self._announced.intersection(parts))
-        elif self._member.config["enable_auto_commit"]:
-            # At most what was given out while the join was on its way; it reaches the broker before the next join.
-            offsets = {
-                Part(*pair): OffsetAndMetadata(at, "", -1) for pair, at in self._positions().items() if pair in parts
-            }
-            if offsets:
-                self._member.commit_async(offsets)
         self._restart.update(parts)
 
 

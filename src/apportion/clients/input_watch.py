@@ -21,18 +21,6 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer, self._coordinator = consumer, consumer._coordinator
         self.gone: list[Any] = []
-        self._outside: dict[Any, int] = {}
-        subscription = consumer._subscription
-        reset = subscription.request_offset_reset
-
-        def noted(pair: Any, *strategy: Any) -> None:
-            # Asked for without a strategy, it is the client's own answer to an offset that the log does not have.
-            position = subscription.assignment[pair].position
-            if not strategy and position is not None:
-                self._outside[pair] = position.offset
-            reset(pair, *strategy)
-
-        subscription.request_offset_reset = noted
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         """No record may be given out before its task's state is whole."""
@@ -48,8 +36,9 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def tell_gaps(self, records: Mapping[Any, list[Any]]) -> None:
         """Warn of records that retention deleted before they were read: the client goes on at the log's beginning."""
-        for pair in self._outside.keys() & records.keys():
-            wanted, first = self._outside.pop(pair), records[pair][0].offset
+        outside = self._consumer._fetcher.outside
+        for pair in outside.keys() & records.keys():
+            wanted, first = outside.pop(pair), records[pair][0].offset
             if first > wanted:
                 log.warning(
                     "%d records of %s, partition %d, were deleted before they were read (offsets %d to %d): "
@@ -76,6 +65,4 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
 
     def forget_positions(self) -> None:
         """Read on from the committed offsets, which are looked up as after an assignment."""
-        for state in self._consumer._subscription.assignment.values():
-            state.drop_pending_record_batch = True
-            state._awaiting_validation, state._current_leader_epoch, state._position = False, -1, None
+        self._coordinator.forget_positions()

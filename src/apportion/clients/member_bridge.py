@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.options import Options
@@ -33,6 +33,12 @@ class MemberBridge(Protocol):
     kept_whole: str
     """What the strategy gives to one member as a whole, which a governor's plan may keep; "" nothing."""
     cooperative: bool
+    reads_on: bool
+    """Whether a member may read what it keeps while its join waits for the others."""
+
+    def copy(self) -> Self:
+        """The same for another consumer, without the memory of this one."""
+        ...
 
     @property
     def name(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class TaskBridge:
 
     name: Final = PROTOCOL
     cooperative = True
+    reads_on = False
+    """A task's state and its offsets stand still together until it is known whose it is."""
 
     def __init__(self, topology: Topology, plan_settings: TaskSettings, rack: str | None = None) -> None:
         self.kept_whole = ""
@@ -81,6 +83,10 @@ class TaskBridge:
         self.orders = TaskAssignment()
         self.rounds = 0
         self.last_plan: TaskPlan | None = None
+
+    def copy(self) -> Self:
+        """The same for another consumer, without the memory of this one."""
+        return type(self)(self.topology, self.plan_settings, self.options.rack)
 
     def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
         """Topics, what is held at this moment, its generation, and the task memory."""

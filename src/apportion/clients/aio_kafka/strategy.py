@@ -1,0 +1,65 @@
+"""One consumer's strategy in aiokafka's own interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
+
+from apportion.clients.adapter import Adapter, assignor_for
+from apportion.clients.bridge import Bridge, bridge_for
+from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.topic_metadata import ClientMetadata
+from apportion.wire.assignment import Assignment
+from apportion.wire.subscription import write_subscription
+
+REPLICAS: Final = "replicas"
+"""Where the client's metadata of a partition list the brokers of its replicas."""
+
+
+class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
+    """One consumer's strategy in aiokafka's own interface."""
+
+    bridge: Bridge
+
+    def ask_rejoin(self) -> None:
+        """As in ``Adapter``; the client's future belongs to its event loop."""
+        coordinator = self.coordinator
+        if coordinator is not None and not (loop := coordinator._coordination_task.get_loop()).is_closed():
+            loop.call_soon_threadsafe(coordinator.request_rejoin)
+
+    def metadata(self, topics: Iterable[str]) -> bytes:
+        """What this member says when it joins, as version 3; it has let go of everything by then."""
+        return write_subscription(self.bridge.subscription(topics, keeps=False))
+
+    def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
+        """Never called: our coordinator calls ``lead``."""
+        raise NotImplementedError
+
+    def lead(self, view: ClientMetadata, joined: JoinedGroup, began: float) -> dict[str, bytes]:
+        """As leader, in a thread: the bytes of every member's assignment.
+
+        began
+            ``time.perf_counter()`` at which the members' bytes came, later by what the metadata took.
+        """
+        coordinator = self.coordinator
+        return self.bridge.lead(joined, view, str(coordinator.group_id), coordinator.generation, began)
+
+    def on_assignment(self, assignment: Any) -> None:
+        """Remember what this member was told."""
+        partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assignment)
+        coordinator = self.coordinator
+        generation, group = None, None
+        if coordinator is not None:
+            generation, group = int(coordinator.generation), str(coordinator.group_id)
+            coordinator.pause_again()
+        self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group)
+
+    @staticmethod
+    def closed(coordinator: Any) -> bool:
+        """Whether it was told to end."""
+        return bool(coordinator._closing.done())
+
+
+assignor = assignor_for(AioKafkaAssignor, bridge_for, "sticky")
