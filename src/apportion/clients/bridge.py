@@ -178,7 +178,7 @@ class Bridge:
         """
         began = time.perf_counter() if began is None else began
         with collector_paused():
-            memories = joined.memories(self.memory)
+            memories = joined.memories(self.memory, cooperative=self.cooperative)
             planned_group, order = self._group(joined, memories, cluster, group)
             plan, cause = self._plan(planned_group)
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)

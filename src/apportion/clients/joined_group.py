@@ -19,6 +19,7 @@ from apportion.model.build import ClaimColumns, MemberColumns, OwnedLists
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.columns import HeldLists, read_held_lists
+from apportion.wire.partitions import merged
 from apportion.wire.primitives import text
 from apportion.wire.subscription import Subscription
 from apportion.wire.subscription_columns import SubscriptionColumns, read_subscription_columns
@@ -86,13 +87,18 @@ class JoinedGroup:
             claims=lambda index: _claims(subscriptions, memories.owned, index),
         )
 
-    def memories(self, codec: UserDataCodec) -> Memories:
-        """What the strategy's codec reads; a member whose memory is unreadable is named in the log."""
+    def memories(self, codec: UserDataCodec, *, cooperative: bool = False) -> Memories:
+        """What the strategy's codec reads; a member whose memory is unreadable is named in the log.
+
+        cooperative
+            What members hold is what their subscriptions own, whatever the codec makes of it: a partition that is not
+            withheld from its next owner is read by two.
+        """
         read = READERS.get(type(codec))
         memories = _one_by_one(codec, self.subscriptions) if read is None else read(self.subscriptions)
         for m, reason in memories.lost.items():
             log.warning("member %s remembers nothing, since its words are unreadable: %s", self._name(m), reason)
-        return memories
+        return _as_held(memories, self.subscriptions) if cooperative else memories
 
     def _name(self, m: int) -> str:
         return f"{self.ids[m]!r} (instance {self.instance_ids[m]!r})" if self.instance_ids[m] else repr(self.ids[m])
@@ -177,6 +183,19 @@ def _sticky(sent: SubscriptionColumns, at: Ints, size: Ints) -> tuple[HeldLists,
     generation[unlisted[form]] = np.maximum(buffer.int32s(theirs.stop[form]), -1)
     owned = _together(owned, _placed(theirs, form, unlisted, len(at)))
     return owned, generation, unlisted[~form].tolist()
+
+
+def _as_held(memories: Memories, sent: SubscriptionColumns) -> Memories:
+    """Memories in which a member that owns something, by its subscription's own field, claims that and holds it."""
+    held = sent.owned.count > 0
+    generation = np.where(held & (sent.generation >= 0), sent.generation, memories.generation)
+    if isinstance(memories.owned, HeldLists):
+        everybody = np.arange(len(held))
+        theirs = _placed(memories.owned, ~held, everybody, len(held))
+        owned: HeldLists | Sequence[Mapping[str, Sequence[int]]] = _together(sent.owned, theirs)
+    else:
+        owned = [merged(sent.one(m).owned) if held[m] else claimed for m, claimed in enumerate(memories.owned)]
+    return replace(memories, owned=owned, generation=generation, held=held)
 
 
 def _placed(lists: HeldLists, good: Bools, members: Ints, size: int) -> HeldLists:

@@ -55,7 +55,8 @@ class Claim:
     """What the leader reads from a member's subscription.
 
     held
-        Whether it still holds what it claims, so that nobody else may have it before it lets go.
+        Whether it still holds what it claims, so that nobody else may have it before it lets go. The leader of a
+        cooperative group takes both from the subscription's own field wherever that is not empty.
     facts
         Those that the codec itself carries.
     lost

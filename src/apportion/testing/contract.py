@@ -15,8 +15,11 @@ from apportion.errors import ApportionError, BrokenAssignor
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.planning import plan
+from apportion.strategy.codec import Holding
 from apportion.strategy.traits import traits_of
 from apportion.testing.groups import GroupDict, Kinds, many_groups, shuffled
+from apportion.wire.partitions import Held
+from apportion.wire.subscription import Subscription
 
 PROOFS: Final = ("optimal", "bounded", "heuristic")
 Broken = Mapping[str, str]
@@ -89,7 +92,7 @@ def _manners(assignor: Assignor) -> Broken:
         broken["frozen"] = "Its settings can change after it was made: it must be a frozen dataclass."
     if not (type(assignor).__doc__ or "").strip():
         broken["docstring"] = "It has no docstring, so nobody can see what it is for."
-    return broken | _facts_broken(assignor)
+    return broken | _facts_broken(assignor) | _memory_broken(assignor)
 
 
 def _facts_broken(assignor: Assignor) -> dict[str, str]:
@@ -99,6 +102,30 @@ def _facts_broken(assignor: Assignor) -> dict[str, str]:
     except BrokenAssignor as error:
         return {"facts": _sentence(str(error))}
     return {}
+
+
+def _memory_broken(assignor: Assignor) -> dict[str, str]:
+    """What its codec loses of what a member of a cooperative group still holds while it joins."""
+    try:
+        traits = traits_of(assignor)
+    except BrokenAssignor:
+        return {}  # said of the facts
+    if not traits.cooperative:
+        return {}
+    held: Held = (("t", (0, 1)),)
+    try:
+        user_data = traits.codec.user_data(Holding(held, 3, keeps=True))
+        claim = traits.codec.read(Subscription(("t",), user_data, held, 3))
+        owned = {topic: sorted(ids) for topic, ids in claim.owned.items()}
+    except Exception as error:  # whatever an author's code raises
+        return {"memory": f"Its memory raised {type(error).__name__}: {error}."}
+    if claim.held and owned == {"t": [0, 1]}:
+        return {}
+    found = f"Claim(owned={owned}, held={claim.held})"
+    return {
+        "memory": f"Its memory reads {found} from a member that still holds t-0 and t-1; needed owned={{'t': [0, 1]}}, "
+        "held=True, from the subscription's own field `owned`: what is not held is given away while it is still read."
+    }
 
 
 def _tried(assignor: Assignor, raw: GroupDict) -> Broken:
