@@ -134,7 +134,7 @@ def test_a_member_that_missed_a_generation_takes_up_what_was_committed_meanwhile
         thread.start()
         until(lambda: slow.read(0.005) or slow.consumer._coordinator.rejoining)
         thread.join(120)
-        monkeypatch.setattr(kafka_python, "time", Later)
+        monkeypatch.setattr(kafka_python.coordinator, "time", Later)
         before = committed(broker, group)
         assert sorted(before.values()) == [100, 150]
         coordinator = slow.consumer._coordinator

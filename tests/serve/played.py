@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,11 @@ def topic(logs: Log, topic_id: str | None = None, racks: Sequence[Sequence[str]]
 
 
 Owned = Mapping[str, Sequence[int]]
+
+
+def grown(log: TopicLog, *by: int) -> TopicLog:
+    """The topic with more messages."""
+    return replace(log, end=log.end + np.array(by, dtype=np.int64))
 
 
 def classic(
