@@ -236,12 +236,12 @@ def test_what_a_classic_member_said_goes_too() -> None:
 
 
 def test_the_questions_of_the_docs_have_answers(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each SQL example of docs/pipeline.md runs as it stands there, on the recorded cluster."""
+    """Each SQL example of docs/pipeline-queries.md runs as it stands there, on the recorded cluster."""
     duckdb = pytest.importorskip("duckdb", reason="the SQL examples are tried with DuckDB: pip install duckdb")
     (out.parent / "tables").unlink(missing_ok=True)
     (out.parent / "tables").symlink_to(out)
     monkeypatch.chdir(out.parent)
-    page = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "pipeline-queries.md").read_text(encoding="utf-8")
     views, *questions = re.findall(r"```sql\n(.+?)```", page, re.DOTALL)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
