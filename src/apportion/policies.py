@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
@@ -19,10 +19,12 @@ from apportion.model.present import (
     lag_now,
     loads_now,
     measure_now,
-    observed_lag_known,
+    observed_lag,
     topic_shares,
     unowned,
 )
+from apportion.model.to_names import partitions_to_names
+from apportion.wording import partitions_in_words, shorten
 
 Limits = dict[str, int | float | bool]
 """Policy as the command line names it (``max-moves``) to its limit."""
@@ -41,8 +43,13 @@ def facts_of_owners(group: Group) -> dict[str, Any]:
 def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
     now = owner is group.owner
     facts = {**_of_measures(m), "max-lag-share": None, "max-unowned": unowned(group, owner)}
-    # Where no lag is known nobody can tell that all is well: a plan counts 0 where nothing was ever committed.
-    if observed_lag_known(group):
+    # A plan counts 0 for a lag that is not known, which may be the one that matters: it can only breach a limit.
+    known = observed_lag(group) != UNKNOWN
+    if (group.wanted & known).any():
+        unknown = group.wanted & ~known
+        names = shorten(partitions_in_words(partitions_to_names(group, unknown)), 100)
+        why = f"that the lag of {names} is not known" if unknown.any() else ""
+        facts["unknown"] = dict.fromkeys(("max-lag", "max-lag-share"), why)
         total = sum(group.lag[group.wanted].tolist())  # what nobody wants is nobody's work
         heaviest = int((lag_now(group) if now else lag_held(group, owner)).max())
         facts["max-lag-share"] = heaviest / total if total > 0 else 0.0
@@ -105,21 +112,27 @@ def _unproved(proof: Mapping[str, str]) -> list[str]:
 
 
 def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """Each limit that is breached: ``{"policy": "max-moves", "limit": 10, "found": 12}``."""
+    """Each limit that is breached: ``{"policy": "max-moves", "limit": 10, "found": 12}``.
+
+    Raises
+        BadInput: none is breached, and of one the figure is not known.
+    """
     breached: list[dict[str, Any]] = []
+    unknown: list[BadInput] = []
     for policy, limit in limits.items():
-        fact = facts.get(policy)
+        fact, why = facts.get(policy), facts.get("unknown", {}).get(policy)
+        if fact is None or why:
+            needed = "a group that tells it: owners, committed offsets or lag, racks, capacities, topics"
+            unknown.append(BadInput(f"--{policy}", why or "an input that does not tell it", needed))
         if fact is None:
-            raise BadInput(
-                f"--{policy}",
-                "an input that does not tell it",
-                "a group that tells it: owners, committed offsets or lag, racks, capacities, topics",
-            )
+            continue
         if policy == "require-proof":
             if fact:
                 breached.append({"policy": policy, "limit": "optimal", "found": ", ".join(fact)})
         elif fact > limit:
             breached.append({"policy": policy, "limit": limit, "found": _rounded(fact, limit)})
+    if unknown and not breached:
+        raise unknown[0]
     return breached
 
 

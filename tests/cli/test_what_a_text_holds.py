@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Done, run_here
+from tests.inputs.test_layouts import READ
 
 from apportion.inputs.described_group import Observed
 from apportion.inputs.sniff import groups_in
@@ -19,8 +20,12 @@ GROUPS = Path(__file__).parent / "cases"
 
 
 def on(command: str, case: str, *words: str) -> Done:
-    path = TEXTS / f"{case}.txt" if (TEXTS / f"{case}.txt").exists() else GROUPS / f"{case}.json"
+    path = next(TEXTS.glob(f"{case}.*"), GROUPS / f"{case}.json")
     return run_here(command, str(path), *words)
+
+
+def gated(text: str, *words: str) -> Done:
+    return run_here("gate", "-", *words, stdin=text.encode())
 
 
 def test_what_was_left_out_is_said_first_and_no_gate_or_plan_passes_on_the_rest() -> None:
@@ -164,9 +169,7 @@ def test_no_members_in_a_text_may_be_a_reader_that_commits_without_being_one(tmp
     )
 
 
-@pytest.mark.parametrize(
-    "case", [*(path.stem for path in TEXTS.iterdir() if path.stem != "kop"), "conc", "h553", "two-hot"]
-)
+@pytest.mark.parametrize("case", [*READ, "conc", "h553", "two-hot"])
 def test_what_describe_writes_as_json_is_read_again_as_the_same_group(case: str) -> None:
     once = on("describe", case, "-o", "json")
     again = run_here("describe", "-", "-o", "json", stdin=once.out.encode())
@@ -210,3 +213,60 @@ def test_a_share_groups_lag_is_unknown_on_the_page_as_in_the_text() -> None:
     seen = Observed(raw, "Stable", None, "share")
     assert of_observed(seen)["lag_known"] is False
     assert shown(seen).total_lag is None
+
+
+HEAD = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"
+FIRST = "billing orders 0 88 100 12 c-1 /10.0.0.1 c-1\n"
+NOW = ("--now", "--max-lag", "1000")
+NOT_WHOLE = {
+    "a figure that has lost digits": "billing orders 1 9.1K 913K 904K c-2 /10.0.0.2 c-2\n",
+    "a row without its last columns": "billing orders 1 88 913100\n",
+    "a line that says that rows are missing": "only showing top 1 row\n",
+    "a lag that contradicts its offsets": "billing orders 1 88 913100 12 c-2 /10.0.0.2 c-2\n",
+    "a lag that is longer than the log": "billing orders 1 - 100 904000 c-2 /10.0.0.2 c-2\n",
+    "a lag that nothing tells": "billing orders 1 - 913100 - c-2 /10.0.0.2 c-2\n",
+}
+
+
+@pytest.mark.parametrize("output", ["table", "json", "csv"])
+@pytest.mark.parametrize("spoilt", NOT_WHOLE)
+def test_no_gate_passes_on_a_text_that_was_not_read_whole_and_a_breach_stays_one(spoilt: str, output: str) -> None:
+    text = HEAD + FIRST + NOT_WHOLE[spoilt]
+    limit = ("--now", "--max-lag", "1000000")
+    for words in (limit, ("--max-lag", "1000000")):
+        passed = gated(text, *words, "-o", output)
+        assert (passed.code, passed.out) == (2, "")
+        assert passed.err.startswith("apportion: ")
+    assert gated(text, "--now", "--max-lag", "5", "-o", output).code == 3
+    assert gated(HEAD + FIRST, *limit, "-o", output).code == 0
+
+
+def test_an_unknown_lag_keeps_no_gate_from_passing_that_is_not_about_lag() -> None:
+    text = HEAD + FIRST + NOT_WHOLE["a lag that nothing tells"]
+    assert gated(text, "--now", "--max-skew", "1").code == 0
+    refused = gated(text, "--now", "--max-lag-share", "1")
+    assert (refused.code, "that the lag of orders(1) is not known" in refused.err) == (2, True)
+
+
+def test_a_gate_says_which_lag_is_not_known() -> None:
+    refused = on("gate", "plain-unknown", *NOW)
+    assert (refused.code, refused.out) == (2, "")
+    assert "the lag of orders(1) is not known" in refused.err
+
+
+def test_a_negative_lag_is_odd() -> None:
+    out = on("describe", "offset-checker-negative-ck101").out
+    assert "etl-photos: 0 members, 4 partitions, lag 0" in out
+    assert "nobody reads" in out
+    assert "Committed beyond the log's end" in out
+    without_ends = "TOPIC,PARTITION,MEMBER,OFFSET,LAG\nt,0,a,10,-5\n"
+    assert "! LAG is negative" in run_here("describe", "-", stdin=without_ends.encode()).out
+
+
+def test_members_that_a_text_counts_are_counted_in_the_list() -> None:
+    out = on("describe", "state-two").out
+    assert [line.split()[4] for line in out.splitlines()[1:3]] == ["3", "5"]
+
+
+def test_what_is_not_known_of_a_text_without_owners_is_named() -> None:
+    assert "! The lag of t(1) is not known." in on("describe", "no-owner-unknown").out

@@ -104,7 +104,7 @@ def test_a_group_that_was_not_asked_for_has_log_ends_and_no_commits() -> None:
         ("shop: sticky, 2 members, 4 partitions, lag unknown", Sentence("shop")),
         ("Consumer group 'a b' has no active members.", Sentence("a b", "Empty")),
         ("Consumer group 'a' is rebalancing.", Sentence("a", "rebalancing")),
-        ("Consumer group 'a' does not exist.", None),
+        ("Consumer group 'a' does not exist.", Sentence("a", "Dead")),
         ("$ kafka-consumer-groups.sh --describe --group shop", Sentence("shop")),
         ("$ kafka-consumer-groups.sh --group 'a b' --describe", Sentence("a b")),
         ("$ kafka-consumer-groups.sh --group a --group b", Sentence(None)),

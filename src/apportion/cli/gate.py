@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
     breached = policies.breaches(limits, facts)
     if observed is not None and not breached:
         source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
+        source.refuse_contradiction(observed, args)
     notes = gating.reasons(breached, content)
     if observed is not None:
         notes += [f"Not all was read: {sentence}." for sentence in observed.left_out]

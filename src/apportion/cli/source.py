@@ -115,6 +115,13 @@ def refuse_parts(observed: Observed, args: argparse.Namespace) -> None:
         raise BadInput(_called(args), f"a text of which not all was read: {observed.left_out[0]}{more}", needed)
 
 
+def refuse_contradiction(observed: Observed, args: argparse.Namespace) -> None:
+    """A gate that passed on a text that contradicts itself would judge figures that may be wrong."""
+    if observed.contradiction:
+        needed = "a listing whose LAG is LOG-END-OFFSET less CURRENT-OFFSET"
+        raise BadInput(_called(args), f"a text that contradicts itself: {observed.contradiction}", needed)
+
+
 def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
     """A text that counts each member's partitions and names none is no group to be judged: it would seem empty."""
     if observed.unnamed_partitions and not observed.raw["topics"]:
@@ -247,7 +254,7 @@ def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | O
         saved = _plan_in(content, called(path))
         if saved is not None:
             return saved
-        groups = sniff.chosen(sniff.groups_in(content, called(path)), args.groups)
+        groups = sniff.chosen(sniff.groups_in(content, called(path), whole), args.groups)
     return _plannable(sniff.the_one(groups, called(path)), args, whole)
 
 

@@ -37,6 +37,10 @@ class Observed:
         What of the source was not read, a sentence each: no plan and no gate may rest on the rest alone.
     owners_told
         Whether the source tells who reads; False for a table without a column for it.
+    counted_members
+        How many members the source counts; it may name fewer.
+    contradiction
+        Where the source contradicts itself, in a sentence: no gate may pass on it; "" nowhere.
     carried
         Of a governed group: the plans that its carriers bear, which are no members of ``raw``.
     classic_members
@@ -58,6 +62,8 @@ class Observed:
     unnamed_partitions: int = 0
     left_out: Sequence[str] = ()
     owners_told: bool = True
+    counted_members: int = 0
+    contradiction: str = ""
     carried: Sequence[PlanPart] = ()
     classic_members: Sequence[str] = ()
     governed: CarriedPlan | None = None

@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from apportion.inputs.printed import Event, Header, Row, SummaryLine, Unread, header_of, unread_row
+from apportion.inputs.printed import Event, Header, Row, SummaryLine, Unread, header_of, row, unread_row
 
 OFFSETS: Final = Header(("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
 NUMBERS: Final = Header(("CLIENT-ID", "HOST", "TOPIC", "NUMBERS"))
 _FACTS: Final = {"Group ID": "GROUP", "State": "STATE", "Protocol": "ASSIGNMENT-STRATEGY"}
 _FACT: Final = re.compile(r"(Group ID|State|Protocol):\s*(.*)")
 _TITLE: Final = re.compile(r"\s*(\S.*):\s*")
-_OFFSET: Final = re.compile(r"\s*([0-9]+)\s+(-?[0-9]+)\s+(-?[0-9]+)\s+(-?[0-9]+)(?:\s.*)?")
+_OFFSET: Final = re.compile(r"\s*([0-9]+)\s+(\S+)\s+(\S+)\s+(\S+)(?:\s.*)?")
 _HELD: Final = re.compile(r"\s*(\S+)\s+\[([0-9 ]*)\]\s*")
 _LIKE_OFFSETS: Final = re.compile(r"\s*(?!Total\b)(?:[0-9]+\b|\S+(?:\s+-?[0-9]+){3}).*")
 _LIKE_HELD: Final = re.compile(r"\s*\S+\s+\[[0-9].*")
@@ -40,7 +40,7 @@ def events(lines: Sequence[str]) -> Iterator[Event]:
             section, title = heading[1], ""
             yield OFFSETS if section == "Offsets" else NUMBERS
         elif section == "Offsets" and (entry := _OFFSET.fullmatch(line)) is not None and title:
-            yield Row(number, OFFSETS, dict(zip(OFFSETS.names, (title, *entry.groups()), strict=True)))
+            yield row(number, OFFSETS, dict(zip(OFFSETS.names, (title, *entry.groups()), strict=True)))
         elif section == "Members" and line.strip().startswith("Host:"):
             host = line.partition(":")[2].strip()
             if title:

@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from apportion.errors import BadInput
 from apportion.inputs import kaf, printed
+from apportion.inputs.cells import NEEDED, Fields, is_nothing
 from apportion.inputs.described_group import Observed
-from apportion.inputs.printed import Event, Fields, Header, Row, Sentence, SummaryLine, Unread, decoded
-from apportion.wording import shorten
+from apportion.inputs.printed import Event, Header, Row, Sentence, SummaryLine, Unread, decoded
+from apportion.wording import partitions_in_words, shorten
 
 ASSUMED: Final = (
     "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
@@ -60,12 +61,13 @@ class _Seen:
     cut_columns: list[str] = field(default_factory=list)
     ids_unknown: bool = False
     odd_lag: str = ""
+    negative: list[tuple[str, int]] = field(default_factory=list)
     named: int = 0
 
     def member(self, row: Fields) -> _PastedMember | None:
         """The member that the row names, known from now on."""
         member_id = _known(row.get("CONSUMER-ID") or row.get("OWNER") or row.get("CLIENT-ID"))
-        if member_id is None or ("OWNER" in row and member_id == "none"):
+        if member_id is None:
             return None
         hosts = self.by_host.setdefault(member_id, {})
         host = _known(row.get("HOST"))
@@ -111,20 +113,35 @@ def _events(text: str, name: str) -> Iterator[Event]:
     return kaf.events(lines) if kaf.is_kaf(lines) else printed.events(lines, name)
 
 
-def groups_in(content: bytes, name: str = "text") -> list[Observed]:
+def groups_in(content: bytes, name: str = "text", whole: bool = True) -> list[Observed]:
     """Every group in the text, in the order of appearance.
 
     name
         How errors call the input.
+    whole
+        Whether a row that cannot be read is an error; else ``Observed.left_out`` names it.
     Raises
-        BadInput: a row that does not fit its header (the line is named), two tables that may be of two groups and do
-        not tell which, or no group at all.
+        BadInput: a row or a figure that cannot be read (line and column are named), two tables that may be of two
+        groups and do not tell which, or no group at all.
     """
     text = decoded(content, name)
-    reader = _Reader(name)
-    for event in _events(text, name):
+    return groups_of(_events(text, name), name, whole, text)
+
+
+def groups_of(
+    events: Iterable[Event], name: str, whole: bool = True, text: str = "", unit: str = "line"
+) -> list[Observed]:
+    """Every group that rows, facts and sentences tell of; the rest as in ``groups_in``.
+
+    text
+        Where they come from, to say what is in it if there is no group.
+    unit
+        What the numbers of rows count.
+    """
+    reader = _Reader(name, whole, unit)
+    for event in events:
         reader.take(event)
-    if not reader.groups:
+    if all(group.state == printed.MISSING for group in reader.groups.values()):
         raise reader.nothing(text)
     left_out = [*reader.left_out, *(sentence for group in reader.groups.values() for sentence in _short_of(group))]
     return [_observed(group, left_out) for group in reader.groups.values()]
@@ -137,8 +154,8 @@ class _Reader:
         What of the tables was not read, a sentence each.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, whole: bool, unit: str) -> None:
+        self.name, self.whole, self.unit = name, whole, unit
         self.groups: dict[str, _Seen] = {}
         self.left_out: list[str] = []
         self._group_before = ""
@@ -152,6 +169,8 @@ class _Reader:
     def take(self, event: Event) -> None:
         """Add what one event tells."""
         if isinstance(event, Unread):
+            if event.error is not None and self.whole:
+                raise event.error
             self.left_out.append(event.reason)
         elif isinstance(event, SummaryLine):
             self._take_fact(event)
@@ -159,7 +178,10 @@ class _Reader:
             self._group_before, self._kinds = event.group or "", set()
             if event.state is not None:
                 group = self.group(self._group_before)
-                group.state, group.owners_told = group.state or event.state, group.owners_told or event.state == "Empty"
+                group.state = group.state or event.state
+                group.owners_told = group.owners_told or event.state in ("Empty", printed.MISSING)
+                if event.state == printed.MISSING:
+                    group.sentences.append("The text says that this group does not exist.")
         elif isinstance(event, Header):
             self._take_header(event)
         else:
@@ -199,12 +221,17 @@ class _Reader:
             group.sentences.append(f"The text says of this group: {fact.value[:200]}.")
 
     def _take_row(self, row: Row) -> None:
+        if row.unread is not None:
+            column, cell = row.unread
+            if self.whole:
+                raise BadInput(f"{self.name}, {self.unit} {row.line}, {column}", ascii(cell[:60]), NEEDED)
+            self.left_out.append(f"{self.unit} {row.line}, {column}, is {cell[:60]!a}, which is no whole number")
         cut = row.header.cut
         fields = {column: value for column, value in row.fields.items() if column != cut} if cut else row.fields
         group = self.group(fields.get("GROUP", self._group_before))
         if cut and cut not in group.cut_columns:
             group.cut_columns.append(cut)
-        _take(group, row.header.kind, fields, f"{self.name}, line {row.line}")
+        _take(group, row.header.kind, fields, f"{self.name}, {self.unit} {row.line}")
 
     def nothing(self, text: str) -> BadInput:
         """Why no group was read: what of the text comes nearest to one."""
@@ -245,9 +272,11 @@ def _take(group: _Seen, kind: str, row: Fields, where: str) -> None:
 
 
 def _take_partition(group: _Seen, member: _PastedMember | None, row: Fields, where: str) -> None:
-    topic = _known(row["TOPIC"])
-    if topic is None:  # a member without a partition (KIP-175)
+    topic = row["TOPIC"]
+    if is_nothing(topic) and _known(row["PARTITION"]) is None:  # a member without a partition (KIP-175)
         return
+    if topic in ("", "-"):
+        raise BadInput(f"{where}, TOPIC", ascii(topic), "a topic's name, as there is a partition")
     number = _whole(row, "PARTITION", where, _INT32)
     offsets = {
         "begin": _offset(row, "LOG-START-OFFSET", where),
@@ -255,11 +284,15 @@ def _take_partition(group: _Seen, member: _PastedMember | None, row: Fields, whe
         "end": _offset(row, "LOG-END-OFFSET", where),
         "lag": _offset(row, "LAG", where),
     }
+    if offsets["lag"] is not None and offsets["lag"] < 0:
+        group.negative.append((topic, number))
     if offsets["end"] is not None and offsets["committed"] is not None:
-        difference = max(offsets["end"] - offsets["committed"], 0)
-        if offsets["lag"] not in (None, difference) and not group.odd_lag:
+        difference = offsets["end"] - offsets["committed"]
+        if offsets["lag"] not in (None, difference, max(difference, 0)) and not group.odd_lag:
             group.odd_lag = f"LAG is {offsets['lag']} at {topic}-{number}, where the offsets tell {difference}"
-        offsets["lag"] = None  # Kafka's own difference of the two; negative where a topic was made anew
+        offsets["lag"] = None  # it is Kafka's own difference of the two; negative where a topic was made anew
+    elif offsets["lag"] is not None and offsets["end"] is not None and offsets["lag"] > offsets["end"]:
+        group.odd_lag = f"LAG is {offsets['lag']} at {topic}-{number}, whose log ends at {offsets['end']}"
     known = {key: max(value, 0) for key, value in offsets.items() if value is not None}
     # Two members may hold a partition, and --offsets stand beside --offsets --verbose; two moments of a group may not.
     if group.listed.setdefault((topic, number), known) != known:
@@ -370,6 +403,7 @@ def _observed(group: _Seen, left_out: Sequence[str]) -> Observed:
         raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, sentences,
         assumed=assumed, unnamed_partitions=held_unnamed, left_out=tuple(left_out),
         owners_told=bool(members) or group.owners_told or group.told_members is not None,
+        counted_members=group.told_members or 0, contradiction=group.odd_lag,
     )  # fmt: skip
 
 
@@ -386,12 +420,30 @@ def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
     if group.ids_unknown:
         yield "The text does not tell member ids: members are told apart by client id and host."
     if group.odd_lag:
-        yield f"{group.odd_lag}: the offsets count."
+        yield f"{group.odd_lag}: the offsets count." if "offsets" in group.odd_lag else f"{group.odd_lag}."
+    ahead = [entry for entry in group.negative if not {"end", "committed"} <= group.listed[entry].keys()]
+    if ahead:
+        yield f"LAG is negative, as after a commit beyond the log's end: {_in_words(ahead)}."
     gaps = ", ".join(_gaps(group.listed))
     if gaps:
         yield f"No row tells of {shorten(gaps, 100)}: rows may have been left out."
     for column in group.cut_columns:
         yield f"The text is cut in its column {column}: what stands there is not read."
+    unknown = [
+        entry
+        for entry, known in group.listed.items()
+        if "lag" not in known and not {"end", "committed"} <= known.keys()
+    ]
+    if unknown and not (group.members or group.owners_told):
+        yield f"The lag of {_in_words(unknown)} is not known."
+
+
+def _in_words(partitions: Iterable[tuple[str, int]]) -> str:
+    """At most a line of them, as ``clicks(0-3), orders(1)``."""
+    ids: dict[str, list[int]] = {}
+    for topic, number in sorted(set(partitions)):
+        ids.setdefault(topic, []).append(number)
+    return shorten(partitions_in_words(ids), 100)
 
 
 def _gaps(listed: Iterable[tuple[str, int]]) -> Iterator[str]:
@@ -418,8 +470,8 @@ def subscriptions(held: Mapping[str, set[str]], listed: Sequence[str]) -> dict[s
 
 
 def _known(text: str | None) -> str | None:
-    """A cell, or None for Kafka's ``-`` and for nothing."""
-    return None if text is None or text in ("", "-") else text
+    """A cell, or None for Kafka's ``-`` and other words for nothing."""
+    return None if text is None or is_nothing(text) else text
 
 
 def _whole(row: Fields, column: str, where: str, most: int) -> int:
@@ -432,8 +484,8 @@ def _whole(row: Fields, column: str, where: str, most: int) -> int:
 def _offset(row: Fields, column: str, where: str) -> int | None:
     """An offset or a lag; None where it is unknown, as ``-``, ``unknown`` (0.9) and -1 say."""
     text = _known(row.get(column))
-    if text is None or text == "unknown":
+    if text is None:
         return None
     if text.startswith("-") and text[1:].isascii() and text[1:].isdecimal() and len(text) < 21:
-        return None if column != "LAG" or text == "-1" else 0
+        return None if column != "LAG" or text == "-1" else int(text)
     return _whole(row, column, where, _INT64)

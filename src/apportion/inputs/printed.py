@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
 from apportion.errors import BadInput
+from apportion.inputs.cells import COUNTS, OFFSETS, Fields, figures, is_id, is_like_a_number, is_nothing, joined
 
 ORDER: Final = (
     "GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG",
@@ -27,12 +28,15 @@ ALIASES: Final = {
     "MEMBER-ID": "CONSUMER-ID", "INSTANCE-ID": "GROUP-INSTANCE-ID",  # rpk
     "CONSUMER-OFFSET": "CURRENT-OFFSET", "NEWEST-OFFSET": "LOG-END-OFFSET", "OLDEST-OFFSET": "LOG-START-OFFSET",
     "CLIENT-HOST": "HOST", "ASSIGNED-PARTITIONS": "NUMBERS",  # kafkactl
+    "OFFSET-LAG": "LAG",  # kafka-streams-groups
 }  # fmt: skip
 LOOSE_ALIASES: Final = {
     "CONSUMER-GROUP": "GROUP", "CONSUMER": "CONSUMER-ID", "MEMBER": "CONSUMER-ID", "INSTANCE": "GROUP-INSTANCE-ID",
-    "CLIENT": "CLIENT-ID", "OFFSET": "CURRENT-OFFSET",
+    "CLIENT": "CLIENT-ID", "OFFSET": "CURRENT-OFFSET", "COMMITTED-OFFSET": "CURRENT-OFFSET",
+    "COMMITTED": "CURRENT-OFFSET", "END-OFFSET": "LOG-END-OFFSET", "LATEST-OFFSET": "LOG-END-OFFSET",
 }  # fmt: skip
-"""Names in tables whose columns are parted by signs (Confluent's tool, AKHQ), where none has the name meant."""
+"""Names in tables whose columns are parted by signs or wide blanks (Confluent's tool, AKHQ), where none has the name
+meant."""
 OLD: Final = {"PID": "PARTITION", "OFFSET": "CURRENT-OFFSET", "LOGSIZE": "LOG-END-OFFSET", "OWNER": "CONSUMER-ID"}
 """Names of Kafka's tool before 0.9, which come together."""
 _OLD_NAME: Final = re.compile(r"\b(?:pid|offset|logsize|owner)\b", re.IGNORECASE)
@@ -53,7 +57,9 @@ HEADERLESS: Final = (
     ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
 )  # fmt: skip
 """Layouts of offsets, to be tried on rows that have lost their header."""
-NAMED: Final = re.compile(r"Consumer group '(.*)' (has no active members|is rebalancing|does not exist)")
+NAMED: Final = re.compile(
+    r"[Gg]roup (?:'(.*)' (has no active members|is rebalancing|does not exist)|(\S+) (not found))"
+)
 _PROMPT: Final = re.compile(
     r"""(?:--group(?:=|\s+)|\brpk\s+group\s+describe\s+|\bkaf\s+group\s+describe\s+"""
     r"""|\bkafkactl\s+describe\s+(?:consumer-group|cg)\s+)(?:'([^']+)'|"([^"]+)"|([^\s'"$<{|;-][^\s|;]*))"""
@@ -73,7 +79,7 @@ _NAME_LIKE: Final = re.compile(r"#?[A-Z][A-Z0-9_#()/-]*")
 _COLOUR: Final = re.compile(
     r"\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b[\[(][0-9;?]{0,20}[A-Za-z]|\[(?:[0-9]{1,3};?){1,4}m"
 )
-_RULE: Final = re.compile(r"[\s|+:=─━│┃┼╋├┤┌┐└┘┬┴╭╮╰╯-]{3,}")
+_RULE: Final = re.compile(r"[\W_]{3,}")
 _ROWS: Final = r"\b(?:rows?|lines?|partitions?|entries|output)\b"
 _GONE: Final = r"(?:snip(?:ped)?|truncated|omitted|removed|redacted|elided|skipped|hidden|cut|left out)"
 _LEFT_OUT: Final = re.compile(
@@ -81,27 +87,31 @@ _LEFT_OUT: Final = re.compile(
     rf"|\W*(?:{_GONE}|etc)\b.{{0,60}}"
     r"|.{0,60}\band so (?:on|forth)\b.{0,60}"
     rf"|.{{0,60}}\b(?:more|other|remaining)(?: \w+)? {_ROWS}.{{0,60}}"
-    rf"|.{{0,60}}{_ROWS}(?: \w+)? {_GONE}\b.{{0,60}}",
+    rf"|.{{0,60}}{_ROWS}(?: \w+)? {_GONE}\b.{{0,60}}"
+    r"|.{0,60}\bonly showing\b.{0,60}"  # Spark
+    r"|.{0,60}\bshowing\b.{0,30}\b(?P<shown>\d[\d,.]*) of (?!(?P=shown)\b)\d.{0,60}",
     re.IGNORECASE,
 )
 """Lines by which people say that they left rows out."""
 _FAILED: Final = re.compile(r"Error: Executing consumer group command failed")
-_BARS: Final = ("|", "│", "┃")
-_NUMBER_OR_DASH: Final = re.compile(r"-|unknown|-?[0-9]+")
+_BARS: Final = ("|", "│", "┃", "║")
+_SIGNS: Final = re.compile(r"[^\w\s#()%/.*`\"'<>-]+")
+"""What may part a table's columns besides: any sign that no column's name has."""
 _NEVER_BLANK: Final = ("TOPIC", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "OWNER", "STATE")
 """Kafka writes ``-`` there for what it does not know."""
-_WHOLE: Final = ("PARTITION", "#PARTITIONS", "#MEMBERS")
-_OFFSETS: Final = ("CURRENT-OFFSET", "LOG-START-OFFSET", "LOG-END-OFFSET", "LAG")
+_NO_NUMBER: Final = r"[^\w\s/]+|(?i:unknown|null|none|nan|nil|n/?a)"
+_NAME: Final = r"(\S+(?:\s+\S+)*?)"
 _WORDS_OF: Final = {
-    **dict.fromkeys(_WHOLE, r"(-|[0-9]+)"),
-    **dict.fromkeys(_OFFSETS, r"(-|unknown|-?[0-9]+)"),
-    **dict.fromkeys(("GROUP", "CONSUMER-ID", "CLIENT-ID", "GROUP-INSTANCE-ID", "OWNER"), r"(\S+(?:\s+\S+)*?)"),
+    **dict.fromkeys(COUNTS, rf"({_NO_NUMBER}|[0-9]+)"),
+    **dict.fromkeys(OFFSETS, rf"({_NO_NUMBER}|-?[0-9]+)"),
+    **dict.fromkeys(("GROUP", "CLIENT-ID", "GROUP-INSTANCE-ID", "OWNER"), _NAME),
+    # A name may hold blanks; one that begins with a figure would swallow a number that was written with blanks.
+    "CONSUMER-ID": rf"(?!(?:-|[0-9]+)\s+[^\s/-]){_NAME}",
     **dict.fromkeys(("COORDINATOR (ID)", "COORDINATOR"), r"(\S+(?:\s+\(\S*\))?)"),
     **dict.fromkeys(("ASSIGNMENT", "CURRENT-ASSIGNMENT", "TARGET-ASSIGNMENT"), r"(\S+(?:,\s+\S+)*)"),
     "HOST": r"(/\S*|-)",
 }
 """What a column's words look like, where columns are not aligned; of others a word."""
-Fields = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -145,6 +155,11 @@ class Header:
         loose = r"\s+".join(r"(\S+)" if name == "HOST" else _WORDS_OF.get(name, r"(\S+)") for name in self.names)
         return [re.compile(strict), re.compile(loose)]
 
+    @cached_property
+    def counted(self) -> int | None:
+        """Which column says a partition's id, or how many partitions; None for none."""
+        return next((i for i, name in enumerate(self.names) if name in ("PARTITION", "#PARTITIONS")), None)
+
     def needs(self) -> str:
         """The columns, for a sentence about a row that does not fit."""
         return f"{len(self.names)} columns: " + " ".join(self.names)
@@ -152,11 +167,25 @@ class Header:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its line's number, its table, its values by column."""
+    """A row: its line's number, its table, its values by column.
+
+    unread
+        The first column whose cell is no number though it must be, and that cell; its value is ``-`` then.
+    adds_up
+        Whether LAG = END - CURRENT, as far as the row has all three.
+    """
 
     line: int
     header: Header
     fields: Fields
+    unread: tuple[str, str] | None = None
+    adds_up: bool | None = None
+
+
+def row(line: int, header: Header, cells: Fields) -> Row:
+    """A row with its figures read."""
+    known = figures(cells)
+    return Row(line, header, known.fields, known.unread, known.adds_up)
 
 
 @dataclass(frozen=True)
@@ -169,10 +198,15 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Unread:
-    """Something of a table was not read: ``reason`` says what, and where."""
+    """Something of a table was not read: ``reason`` says what, and where.
+
+    error
+        Of a row that is spoilt: the error for a caller who must have the whole.
+    """
 
     line: int
     reason: str
+    error: BadInput | None = None
 
 
 @dataclass(frozen=True)
@@ -199,7 +233,35 @@ def lines_of(text: str) -> list[str]:
     services = [line for line in filled if _SERVICE.match(line) and line.count("|") == 1]
     if services and 2 * len(services) >= len(filled):
         lines = [_SERVICE.sub("", line, count=1) for line in lines]
-    return _unfolded(lines)
+    return _unfolded(_unnumbered(lines))
+
+
+def _unnumbered(lines: list[str]) -> list[str]:
+    """The lines without the numbers that cat -n, grep -n and pandas write first: ascending, from the header on."""
+    numbers = [_NUMBER.match(line) for line in lines]
+    for i, line in enumerate(lines):
+        bare = line[number.end() :] if (number := numbers[i]) is not None else line
+        header = header_of(bare)
+        if header is None or (number is None and header.bar):
+            continue
+        # pandas does not number the header, so that each row has a word more than it.
+        rows = [j for j in range(i, len(lines)) if numbers[j] is not None and lines[j].strip()]
+        ids = [int(numbers[j][1]) for j in rows]  # type: ignore[index]  # rows have one
+        longer = number is not None or all(len(lines[j].split()) > len(header.names) for j in rows)
+        blank = number is not None or all(lines[j][: len(line) - len(line.lstrip())].strip() for j in rows)
+        if rows and longer and blank and ids == sorted(set(ids)) and len(rows) >= _headers_rows(lines, i):
+            cut = {j: lines[j][numbers[j].end() :] for j in rows}  # type: ignore[union-attr]  # rows have one
+            return [cut.get(j, text) for j, text in enumerate(lines)]
+        return lines
+    return lines
+
+
+_NUMBER: Final = re.compile(r"[ \t]*([0-9]{1,7})(?:[:.)│|][ \t]?|[ \t]+)")
+
+
+def _headers_rows(lines: Sequence[str], i: int) -> int:
+    """Lines of the table whose header is at i: up to the next blank one."""
+    return next((j for j in range(i, len(lines)) if not lines[j].strip()), len(lines)) - i - 1
 
 
 def _unfolded(lines: list[str]) -> list[str]:
@@ -276,6 +338,7 @@ def events(lines: Sequence[str], name: str) -> Iterator[Event]:
             i += fresh.lines
             continue
         facts = _summary(lines, i)
+        reader.summarised = reader.summarised or bool(facts)
         yield from facts
         event, taken = reader.at(i, header) if lines[i].strip() and not facts else (None, max(len(facts), 1))
         if event is not None:
@@ -305,12 +368,18 @@ _FACTS: Final = {
 _FACT: Final = re.compile(f"({'|'.join(_FACTS)})(?:\\s+(.*))?")
 
 
+MISSING: Final = "Dead"
+"""The state of a group that does not exist, as Kafka's coordinator calls it."""
+_STATES: Final = {
+    "has no active members": "Empty", "is rebalancing": "rebalancing", "does not exist": MISSING, "not found": MISSING,
+}  # fmt: skip
+
+
 def _sentence(line: str) -> Sentence | None:
     begin = line[:_SEARCHED]
     named = NAMED.search(begin)
     if named:
-        state = {"has no active members": "Empty", "is rebalancing": "rebalancing"}.get(named[2])
-        return Sentence(named[1], state) if state else None
+        return Sentence(named[1] or named[3], _STATES[named[2] or named[4]])
     heading = _HEADING.fullmatch(line[:_MOST_HEADER].rstrip())
     if heading is not None:
         return Sentence(heading[1])
@@ -342,14 +411,20 @@ def _header_at(lines: Sequence[str], i: int) -> Header | None:
 def _of_names(line: str) -> bool:
     """Whether a line begins with at least two columns' names, as a wrapped header does."""
     words = line[:_MOST_HEADER].split(None, 2)
-    return len(words) >= 2 and words[0] in ORDER and words[1] in ORDER
+    return len(words) >= 2 and all(_column(word) in ORDER for word in words[:2])
 
 
 def _unread_table(line: str, number: int) -> Unread | None:
     """A header, whole or cut, of a table without the columns that any table must have."""
+    if {"PROCESS", "ASSIGNMENTS"} <= set(line[:_MOST_HEADER].split()):
+        return Unread(number, f"line {number} begins a table of a streams group's tasks, which are not read")
     if not _of_names(line):
         return None
     names = [_column(word) for word in _COLUMN.findall(line[:_MOST_HEADER])]
+    known = next((i for i, name in enumerate(names) if name not in ORDER), len(names))
+    figures_below = sum(map(is_like_a_number, names[known:]))
+    if figures_below > 1 and any(needed <= set(names[:known]) for _, needed in KINDS):
+        return Unread(number, f"line {number} holds a header and its rows in one line: the line breaks are lost")
     cut = _cut(names)
     if any(name not in ORDER for name in (names[:-1] if cut else names)):
         return None
@@ -367,9 +442,24 @@ def header_of(line: str) -> Header | None:
         line = _OLD_NAME.sub(lambda name: OLD[name[0].upper()].ljust(len(name[0])), line)
     if not ("PARTITION" in line.upper() or "STATE" in line):
         return None
-    for bar in (*_BARS, "\t", ",", ";"):
+    for bar in dict.fromkeys((*_BARS, "\t", ",", ";", *_SIGNS.findall(line))):
         if line.count(bar) >= 2 and (barred := _barred(line, bar)) is not None:
             return barred
+    wide = _by_wide_blanks(line)
+    if wide is not None and set(wide.names) <= set(ORDER):
+        return wide
+    return _by_words(line) or wide
+
+
+def _by_wide_blanks(line: str) -> Header | None:
+    """A header whose names are of several words, as ``COMMITTED OFFSET``, with wider blanks between them."""
+    cells = [(match[0], match.start()) for match in re.finditer(r"\S+(?: \S+)*", line)]
+    names = _names([word for word, _ in cells])
+    header = Header(tuple(names), tuple(start for _, start in cells))
+    return header if header.kind and len(set(names)) == len(names) and any(" " in word for word, _ in cells) else None
+
+
+def _by_words(line: str) -> Header | None:
     words = [(match[0], match.start()) for match in _COLUMN.finditer(line)]
     if len(words) >= _SURELY and all(_column(word.upper()) in ORDER for word, _ in words):
         words = [(word.upper(), start) for word, start in words]  # somebody wrote the names small
@@ -396,24 +486,34 @@ def header_of(line: str) -> Header | None:
 
 def _barred(line: str, bar: str) -> Header | None:
     cells = _cells(line, bar)
-    if bar == "\t" and not all(cells):
+    if bar == "\t" and not all(cells[1:]):
         return None
-    names = [_column(cell.upper()) for cell in cells]
-    names = [name if LOOSE_ALIASES.get(name, name) in names else LOOSE_ALIASES.get(name, name) for name in names]
+    names = _names(cells)
+    names[0] = names[0] or "INDEX"  # pandas numbers its rows in a column without a name
     header = Header(tuple(names), None, bar, blanks=True)
     known = sum(name in ORDER or name == "NUMBERS" for name in names)
     return header if header.kind and known >= 3 and len(set(names)) == len(names) and all(names) else None
 
 
+def _names(cells: Sequence[str]) -> list[str]:
+    """The names of columns as they are known here; another tool's name counts where none has the name meant."""
+    names = [_column(cell.upper()) for cell in cells]
+    return [name if LOOSE_ALIASES.get(name, name) in names else LOOSE_ALIASES.get(name, name) for name in names]
+
+
 def _cells(line: str, bar: str) -> list[str]:
     """The cells between the signs, without marks of markdown or of quotation around them."""
-    text = line.strip() if bar in _BARS else line
-    if text.startswith("||"):  # Jira's headers
+    text = line if bar in ("\t", ",", ";") else line.strip()
+    if text.startswith("||") and bar == "|":  # Jira's headers
         text = text.replace("||", "|")
-    if bar in _BARS:
+    if bar in text[len(bar) :] and text.startswith(bar) and bar not in ("\t", ",", ";"):
         text = text.removeprefix(bar).removesuffix(bar)
-    cells = next(csv.reader([text], delimiter=bar)) if '"' in text else text.split(bar)
-    return [cell.strip().strip("*`") for cell in cells]
+    cells = next(csv.reader([text], delimiter=bar)) if '"' in text and len(bar) == 1 else text.split(bar)
+    return [_ESCAPED.sub("", cell.strip().strip("*`")) for cell in cells]
+
+
+_ESCAPED: Final = re.compile(r"^'(?='*[=+@-])")
+"""The apostrophe that keeps a spreadsheet from taking a name for a formula, as our own CSV writes it."""
 
 
 def _column(word: str) -> str:
@@ -437,18 +537,11 @@ def headerless(lines: Sequence[str]) -> Header | None:
     for names in HEADERLESS:
         header = Header(names)
         fits = [row for words in samples if (row := _row_of_words(" ".join(words), header)) is not None]
-        counted = [row for row in fits if row["CURRENT-OFFSET"].isdecimal() and row["LOG-END-OFFSET"].isdecimal()]
-        right = all(map(_adds_up, fits))
-        if fits and right and (counted or "HOST" in names) and all(row["PARTITION"].isdecimal() for row in fits):
+        sums = [figures(row).adds_up for row in fits]
+        counted = True in sums or "HOST" in names
+        if fits and counted and False not in sums and all(is_id(row["PARTITION"]) for row in fits):
             return header
     return None
-
-
-def _adds_up(row: Fields) -> bool:
-    """Whether the lag is the difference of the two offsets, as far as the row tells all three."""
-    committed, end, lag = (row.get(name, "-")[:20] for name in ("CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
-    counted = committed.isdecimal() and end.isdecimal() and lag != "-"
-    return not counted or lag == str(int(end) - int(committed))
 
 
 class _TableRows:
@@ -457,6 +550,7 @@ class _TableRows:
     def __init__(self, lines: Sequence[str], name: str, first: Header | None = None) -> None:
         self.lines, self.name, self.first = lines, name, first
         self.first_cells: set[str] = set()
+        self.summarised = False
         self.last_cell_filled = False
 
     def at(self, i: int, header: Header | None) -> tuple[Event | None, int]:
@@ -470,7 +564,7 @@ class _TableRows:
                 raise BadInput(f"{self.name}, line {number}", f"a last row without {header.names[-1]}", header.needs())
             self.first_cells.add(fields[header.names[0]])
             self.last_cell_filled = self.last_cell_filled or bool(last)
-            return Row(number, header, fields), 1
+            return row(number, header, fields), 1
         event: Event | None = _sentence(line) or _unread_table(line, number)
         if event is None and header is None:
             event = self._above(line, number)
@@ -485,30 +579,45 @@ class _TableRows:
         """
         fields = row_of(line, self.first) if self.first is not None and "GROUP" in self.first.names else None
         if fields is not None and self.first is not None:
-            return Row(number, self.first, fields)
-        return Unread(number, unread_row(line, number)) if self.first is not None and _like_a_row(line) else None
+            return row(number, self.first, fields)
+        of_a_group = self.first is not None or self.summarised
+        return Unread(number, unread_row(line, number)) if of_a_group and _like_a_row(line) else None
 
     def _no_row(self, i: int, header: Header) -> tuple[Event | None, int]:
         """What a line below a header is that is no row by itself."""
         line, number = self.lines[i], i + 1
-        if _RULE.fullmatch(line):
-            return None, 1
         if _LEFT_OUT.fullmatch(line[:_SEARCHED]):
             return Unread(number, f"line {number} ({line.strip()[:40]!a}) says that rows are missing"), 1
+        if _RULE.fullmatch(line):
+            return None, 1
         if _FAILED.search(line[:_SEARCHED]):
             return Unread(number, f"line {number} says that the tool failed"), 1
         if header.lines > 1 or _is_cut(line, header):
-            joined = [(row, taken) for taken in range(2, 5) if (row := self._joined(i, taken, header)) is not None]
+            parts = [(cells, taken) for taken in range(2, 5) if (cells := self._joined(i, taken, header)) is not None]
             # A line as long as the first one was cut at the same width, so that the row goes on.
-            whole = [taken for _, taken in joined if len(self.lines[i + taken - 1]) < len(line)]
-            for row, taken in joined:
-                if taken == min(whole, default=joined[0][1]):
-                    return Row(number, header, row), taken
+            whole = [taken for _, taken in parts if len(self.lines[i + taken - 1]) < len(line)]
+            for cells, taken in parts:
+                if taken == min(whole, default=parts[0][1]):
+                    return row(number, header, cells), taken
         if _is_cut(line, header) or self._begins_like_a_row(i, header):
-            raise BadInput(f"{self.name}, line {number}", ascii(line[:60]), header.needs())
+            return self._refused(line, number, unread_row(line, number), header), 1
+        if header.bar and header.bar in line and (spoilt := self._spoilt(line, header)):
+            return self._refused(line, number, f"line {number} {spoilt}: {line.strip()[:60]!a}", header), 1
         if _like_a_row(line):
             return Unread(number, unread_row(line, number)), 1
         return None, 1
+
+    def _refused(self, line: str, number: int, reason: str, header: Header) -> Unread:
+        return Unread(number, reason, BadInput(f"{self.name}, line {number}", ascii(line[:60]), header.needs()))
+
+    def _spoilt(self, line: str, header: Header) -> str:
+        """How a line with signs between its cells fails to be a row; "" where it is prose."""
+        cells = _cells(line, header.bar)
+        if not (any(map(is_like_a_number, cells)) or cells[0] in self.first_cells):
+            return ""
+        if len(cells) != len(header.names):
+            return f"has {len(cells)} cells where the header has {len(header.names)}"
+        return f"has no whole number in its column {header.names[header.counted or 0]}" if any(cells) else ""
 
     def _joined(self, i: int, taken: int, header: Header) -> Fields | None:
         """The row that some lines make together, wrapped at a width or between words."""
@@ -520,7 +629,7 @@ class _TableRows:
             return None  # the next row begins there: names with blanks would swallow it
         for glue in ("", " "):
             fields = _row_of_words(glue.join(_without_prefix(line, header) for line in part), header)
-            if fields is not None and _belongs(fields, header) and _adds_up(fields):
+            if fields is not None and _belongs(fields, header) and figures(fields).trust > 1:
                 return fields
         return None
 
@@ -537,20 +646,45 @@ class _TableRows:
 
 
 def row_of(line: str, header: Header) -> Fields | None:
-    """The row's values by column, None for a line that is no row."""
+    """The row's cells by column, None for a line that is no row.
+
+    Of several ways to cut it the first one counts that the figures do not speak against: LAG = END - CURRENT.
+    """
     line = _without_prefix(line, header)
+    best: tuple[int, Fields] | None = None
+    for cells in _cuts(line, header):
+        trust = figures(cells).trust if _belongs(cells, header) else -1
+        if trust >= (0 if best is None else best[0] + 1):
+            best = trust, cells
+        if trust > 1:
+            break
+    return best[1] if best is not None else None
+
+
+def _cuts(line: str, header: Header) -> Iterator[Fields]:
+    """The ways to cut a line into the header's columns, the likeliest first."""
+    names = header.names
+
+    def belongs(row: Fields) -> bool:
+        return _belongs(row, header)
+
     if header.bar and header.bar in line:
         cells = _cells(line, header.bar)
-        fields = dict(zip(header.names, cells, strict=True)) if len(cells) == len(header.names) else None
-        return fields if fields is not None and _belongs(fields, header) else None
-    if header.starts is not None:
-        cells = _by_position(line, header.starts) or []
-        placed = dict(zip(header.names, map(str.strip, cells), strict=True)) if cells else None
-        if placed is not None and _belongs(placed, header):
-            return placed
+        if len(cells) == len(names):
+            yield dict(zip(names, cells, strict=True))
+        elif (row := joined(cells, names, header.bar, belongs)) is not None:
+            yield row
+        return
+    if header.starts is not None and (placed := _by_position(line, header.starts)) is not None:
+        yield dict(zip(names, map(str.strip, placed), strict=True))
     # Blanks may have been squeezed on the way, so that words stand in other columns' places.
-    by_words = _row_of_words(line, header)
-    return by_words if by_words is not None and _belongs(by_words, header) else None
+    if (row := _row_of_words(line, header)) is not None:
+        yield row
+    words = line.split(None, _MOST_WORDS) if header.kind == "offsets" else []
+    if len(words) == len(names):
+        yield dict(zip(names, words, strict=True))
+    elif (row := joined(words, names, " ", belongs)) is not None:
+        yield row
 
 
 def _row_of_words(line: str, header: Header) -> Fields | None:
@@ -605,21 +739,21 @@ def _by_position(line: str, starts: Sequence[int]) -> list[str] | None:
 
 
 def _belongs(row: Fields, header: Header) -> bool:
-    """Whether the values are of the kinds that the columns hold: else the line is no row, or only a part of one."""
-    for column in _WHOLE:
-        value = row.get(column)
-        if value is not None and value != "-" and not (value.isascii() and value.isdecimal()):
-            return False
-    if any(not _NUMBER_OR_DASH.fullmatch(row[column] or "-") for column in _OFFSETS if column in row):
+    """Whether the cells are of the kinds that the columns hold: else the line is no row, or only a part of one."""
+    if any(name in row and not (is_id(row[name]) or is_nothing(row[name])) for name in COUNTS):
         return False
     if header.blanks:
-        return bool(row.get("TOPIC", "-")) and any(row.values())
-    return all(row.get(column) != "" for column in _NEVER_BLANK if column != header.cut)
+        return bool(row.get("TOPIC", "-")) and not all(map(is_nothing, row.values()))
+    blank = {column for column in _NEVER_BLANK if column != header.cut and row.get(column) == ""}
+    if blank and blank <= set(OFFSETS) and row[header.names[-1]]:
+        blank = set()  # a tool left them empty; of a row that was cut all to the right is empty
+    offsets = [row[column] for column in OFFSETS if column in row]
+    return not blank and (not offsets or any(is_nothing(cell) or cell[:1].isdecimal() for cell in offsets))
 
 
 def _is_cut(line: str, header: Header) -> bool:
     """Whether a line that is no row was one: its partition is where it belongs, by words or by place."""
-    at = next((i for i, name in enumerate(header.names) if name in ("PARTITION", "#PARTITIONS")), None)
+    at = header.counted
     if at is None:
         return False
     line = _without_prefix(line, header)[:_MOST_HEADER]
@@ -630,10 +764,10 @@ def _is_cut(line: str, header: Header) -> bool:
         if cell is not None:
             return end in (len(line), after)
     words = line.replace(",", " ").replace(header.bar or ",", " ").split(None, len(header.names))
-    if at >= len(words) or not (words[at].isascii() and words[at].isdecimal()):
+    if at >= len(words) or not is_id(words[at]):
         return False
     # "It took 3 seconds" has a number at that place too.
-    return header.names[at] == "#PARTITIONS" or all(map(_NUMBER_OR_DASH.fullmatch, words[at + 1 : at + 2]))
+    return header.names[at] == "#PARTITIONS" or all(_is_figure(word) for word in words[at + 1 : at + 2])
 
 
 def _starts_at(line: str, starts: Sequence[int]) -> bool:
@@ -646,9 +780,15 @@ def unread_row(line: str, number: int) -> str:
     return f"line {number} looks like a row and was not read: {line.strip()[:60]!a}"
 
 
+def _is_figure(word: str) -> bool:
+    return is_nothing(word) or is_like_a_number(word)
+
+
 def _like_a_row(line: str) -> bool:
-    """Whether a line that fits no header looks like a row of offsets: a word, and three numbers or dashes in turn."""
-    return re.search(r"\S\s+[0-9]{1,10}\s+(?:-|[0-9]+)\s+(?:-|[0-9]+)(?:\s|$)", line[:_SEARCHED]) is not None
+    """Whether a line that fits no header looks like a row of offsets: a word, an id, and two more figures in turn."""
+    words = line[:_SEARCHED].split()
+    runs = zip(words[1:], words[2:], words[3:], strict=False)
+    return any(is_id(a) and len(a) <= 10 and _is_figure(b) and _is_figure(c) for a, b, c in runs)
 
 
 def decoded(content: bytes, name: str) -> str:

@@ -28,24 +28,26 @@ _OTHERS: Final = (
 FROM_PLAN: Final = "This is a saved plan: its owners are planned, and each member wants what it is to hold."
 
 
-def groups_in(content: bytes, name: str) -> list[Observed]:
+def groups_in(content: bytes, name: str, whole: bool = True) -> list[Observed]:
     """Every group in the text of a file or of standard input.
 
     name
         How errors call the input.
+    whole
+        Whether a row that cannot be read is an error; else ``Observed.left_out`` names it.
     """
     start = content[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not content.strip():
         raise BadInput(name, "nothing", NEEDED)
     if start[:1] in (b"{", b"[") and _is_json(content):
-        return _from_json(content, name)
+        return _from_json(content, name, whole)
     for beginning, kind, needed in _OTHERS:
         if content.startswith(beginning):
             raise BadInput(name, kind, needed)
     from apportion.inputs import pasted
 
     if pasted.looks_pasted(content):
-        return pasted.groups_in(content, name)
+        return pasted.groups_in(content, name, whole)
     if content.count(b"\n") > 1 and content.isascii():
         raise BadInput(name, "a text of which no line names TOPIC and PARTITION", NEEDED)
     shown = ascii(content[:40].decode("utf-8", "replace"))
@@ -87,15 +89,24 @@ def folder_kind(path: str) -> str:
     raise BadInput(path, "a folder with neither records/ nor silver/ and gold/", NEEDED)
 
 
-def _from_json(content: bytes, name: str) -> list[Observed]:
-    """One group, or the ``{"groups": [...]}`` that describe itself writes."""
+_OURS: Final = frozenset({"version", "group", "groups", "topics", "members", "assignment"})
+"""Fields of which our own JSON has one at least."""
+
+
+def _from_json(content: bytes, name: str, whole: bool = True) -> list[Observed]:
+    """One group, the ``{"groups": [...]}`` that describe itself writes, or what another tool prints."""
+    from apportion.inputs import tool_json
     from apportion.model.group_json import check_group
     from apportion.model.json_checks import read_json
 
+    if (groups := tool_json.groups_in(content, name, whole)) is not None:
+        return groups
     if (lines := _json_lines(content)) is not None:
         # As plan --batch takes them; the first bad line is an error that names it.
         return [group for number, line in lines for group in _from_json(line, f"{name}, line {number}")]
     raw: Any = read_json(content.removeprefix(b"\xef\xbb\xbf"), name, finite=False)
+    if isinstance(raw, dict) and raw and not _OURS & raw.keys():
+        raise BadInput(name, f"JSON of another tool, with {', '.join(sorted(raw))[:100]}", NEEDED)
     with within(name):
         if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
             return _many(raw)

@@ -75,7 +75,7 @@ class ShownGroup:
         parts = [part for part in (seen.state, seen.protocol, seen.kind) if part]
         if seen.generation is not None:
             parts.append(f"generation {seen.generation}")
-        members = count(group.M, "member") if seen.owners_told else "members not told"
+        members = "members not told" if self.members is None else count(self.members, "member")
         parts.append(f"{members}, {count(group.P, 'partition')}")
         if self.total_lag is not None:
             parts.append(f"lag {self.total_lag:,}")
@@ -84,6 +84,11 @@ class ShownGroup:
         if seen.coordinator:  # last, so that a narrow terminal cuts it and not the sizes
             parts.append(f"coordinator {seen.coordinator}")
         return f"{group.name or '(unnamed group)'}: {', '.join(parts)}"
+
+    @property
+    def members(self) -> int | None:
+        """How many members it has, those that the source counts and does not name too; None where nothing tells."""
+        return max(self.group.M, self.seen.counted_members) if self.seen.owners_told else None
 
     @cached_property
     def reads(self) -> list[list[int]]:
@@ -202,7 +207,7 @@ GROUP_COLUMNS: Final = (
     ShownColumn("ASSIGNMENT-STRATEGY", "assignor", lambda s: [s.seen.protocol]),
     ShownColumn("COORDINATOR (ID)", "coordinator", lambda s: [s.seen.coordinator]),
     ShownColumn("GENERATION", "generation", lambda s: [s.seen.generation]),
-    ShownColumn("#MEMBERS", "", lambda s: [s.group.M if s.seen.owners_told else None]),
+    ShownColumn("#MEMBERS", "", lambda s: [s.members]),
     ShownColumn("LAG", "lag", lambda s: [s.total_lag]),
 )
 MEMBER_COLUMNS: Final = (
