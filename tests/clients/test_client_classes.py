@@ -16,7 +16,7 @@ from apportion.clients.aio_kafka.coordinator import ApportionGroupCoordinator
 from apportion.clients.client_versions import (
     AIOKAFKA,
     KAFKA_PYTHON,
-    Client,
+    SupportedClient,
     WrongVersion,
     changes,
     overrides,
@@ -43,7 +43,7 @@ class Derived(Lacking):
         """Why it is changed."""
 
 
-def versions(client: Client) -> tuple[list[str], list[str]]:
+def versions(client: SupportedClient) -> tuple[list[str], list[str]]:
     major, minor = client.below.split(".")
     inside = [client.lowest, *client.tried, f"{client.lowest}.99"]
     return inside, [
@@ -57,7 +57,7 @@ def versions(client: Client) -> tuple[list[str], list[str]]:
 
 @pytest.mark.parametrize("client", [KAFKA_PYTHON, AIOKAFKA])
 def test_a_client_that_is_not_known_is_named_with_both_versions_before_anything_is_changed(
-    monkeypatch: pytest.MonkeyPatch, client: Client
+    monkeypatch: pytest.MonkeyPatch, client: SupportedClient
 ) -> None:
     inside, outside = versions(client)
     for version in inside:
@@ -85,7 +85,9 @@ def test_a_client_that_is_not_there_is_a_missing_library(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(("client", "ours"), OURS)
-def test_the_page_has_each_method_that_a_class_of_ours_changes_with_its_reason(client: Client, ours: type) -> None:
+def test_the_page_has_each_method_that_a_class_of_ours_changes_with_its_reason(
+    client: SupportedClient, ours: type
+) -> None:
     """And each method of the client's that a class has in its own form is marked, so that none is missing there."""
     base, page = ours.__mro__[1], (DOCS / "live.md").read_text()
     own = {name for name, value in vars(ours).items() if callable(value) and hasattr(base, name)}

@@ -18,6 +18,7 @@ from tests.serve.running import until
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer
 from apportion.clients.confluent_settings import member_settings
+from apportion.clients.kafka_python import assignor
 from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
@@ -164,7 +165,8 @@ def test_settings_are_said_once_and_secrets_stay_out_of_reprs():
         "enable_auto_commit": True,
         "isolation_level": "read_committed",
     }
-    assert member_settings({"isolation.level": "read_uncommitted"})["isolation_level"] == "read_uncommitted"
+    loose = member_settings({"bootstrap.servers": "a:1", "isolation.level": "read_uncommitted"})
+    assert loose["isolation_level"] == "read_uncommitted"
     assert member_settings({"metadata.broker.list": "a:1"})["bootstrap_servers"] == ["a:1"]
     with pytest.raises(BadInput, match=r"no 'group\.id'"):
         GroupConsumer({"bootstrap.servers": "a:1"}, ["t"])
@@ -310,6 +312,36 @@ def test_close_waits_for_a_broker_that_does_not_answer_as_long_as_it_is_told(mon
         for wrong in (-1, float("nan"), float("inf")):
             with pytest.raises(BadInput, match="seconds, from 0 to"):
                 consumer.close(wrong)
+
+
+@pytest.mark.parametrize(
+    ("config", "found", "needed"),
+    [
+        ({}, "no 'bootstrap.servers'", "addresses"),
+        ({"bootstrap.servers": ""}, "no 'bootstrap.servers'", "addresses"),
+        ({"partition.assignment.strategy": "range"}, "'range', which is not followed", "third argument"),
+        ({"group.remote.assignor": "uniform"}, "'uniform', which is not followed", "third argument"),
+        ({"enable.auto.offset.store": False}, "False, which is not followed", "enable.auto.commit=false"),
+        ({"on_commit": print}, "which is not followed", "commit()"),
+    ],
+)
+def test_a_setting_that_would_not_be_followed_is_refused_at_once_with_what_to_write_instead(
+    config: dict[str, Any], found: str, needed: str
+) -> None:
+    before, began = set(threading.enumerate()), time.monotonic()
+    settings = config if "servers" in found else {"bootstrap.servers": "127.0.0.1:1", **config}
+    with pytest.raises(BadInput) as refused:
+        GroupConsumer({"group.id": "g", **settings}, ["t"])
+    assert found in str(refused.value)
+    assert needed in str(refused.value)
+    assert time.monotonic() - began < 1
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("option", ["lag", "on_plan", "acting", "facts"])
+def test_an_option_of_another_kind_is_refused_where_the_assignor_is_made(option: str) -> None:
+    with pytest.raises(BadInput, match=rf"{option}: found 'x'; needed an? "):
+        assignor("lag-aware", **{option: "x"})
 
 
 def test_a_topic_in_place_of_topics_is_refused():

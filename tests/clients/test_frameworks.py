@@ -70,3 +70,25 @@ def test_two_applications_share_a_topic_and_hand_over(broker: Broker, tmp_path: 
         for process, _ in members:
             process.kill()
             process.wait()
+
+
+def test_three_workers_of_one_faststream_subscriber_are_three_members(broker: Broker, tmp_path: Path) -> None:
+    """FastStream hands the same assignor to a consumer for each worker."""
+    topic, group = new_name("workers"), new_name("workers")
+    broker.create_topic(topic, 6)
+    source = example("FastStream").replace('"clicks"', repr(topic)).replace('"ads"', repr(group))
+    source = source.replace("localhost:9092", broker.bootstrap)
+    source = source.replace('auto_offset_reset="earliest",', 'auto_offset_reset="earliest", max_workers=3,')
+    source = source.replace("from faststream import FastStream", "from faststream import AckPolicy, FastStream")
+    source = source.replace("max_workers=3,", "max_workers=3, ack_policy=AckPolicy.ACK,")
+    process, log = start(f"{source}\n\nasyncio.run(app.run())\n", tmp_path, "workers")
+    try:
+        until(lambda: assigned(log)[-3:] == [2, 2, 2])
+        producer = Producer({"bootstrap.servers": broker.bootstrap})
+        for n in range(60):
+            producer.produce(topic, b"record %d." % n, partition=n % 6)
+        producer.flush()
+        until(lambda: len(set(re.findall(r"record \d+\.", log.read_text()))) == 60)
+    finally:
+        process.kill()
+        process.wait()

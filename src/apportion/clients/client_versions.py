@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Client:
+class SupportedClient:
     """A client with classes that we derive from.
 
     tried
@@ -31,14 +31,14 @@ class Client:
     tried: tuple[str, ...]
 
 
-KAFKA_PYTHON: Final = Client("kafka-python", "kafka-python", "3.0.12", "3.1", ("3.0.12",))
-AIOKAFKA: Final = Client("aiokafka", "aiokafka", "0.14", "0.15", ("0.14.0",))
+KAFKA_PYTHON: Final = SupportedClient("kafka-python", "kafka-python", "3.0.12", "3.1", ("3.0.12",))
+AIOKAFKA: Final = SupportedClient("aiokafka", "aiokafka", "0.14", "0.15", ("0.14.0",))
 
 
 class WrongVersion(MissingExtra):
     """A client is installed in a version that an adapter does not know."""
 
-    def __init__(self, client: Client, version: str) -> None:
+    def __init__(self, client: SupportedClient, version: str) -> None:
         needed = f"{client.lowest} to {_last_of(client)} needed"
         ApportionError.__init__(self, f"{client.distribution} {version}, {needed}: {install_command(client.extra)}")
         self.extra = client.extra
@@ -56,7 +56,7 @@ def changes(ours: type) -> dict[str, str]:
     return {name: " ".join(inspect.cleandoc(method.__doc__).split()) for name, method in marked.items()}
 
 
-def require_known(client: Client, *classes: type) -> None:
+def require_known(client: SupportedClient, *classes: type) -> None:
     """Look, before anything is changed, whether this is a version whose methods are known.
 
     Raises
@@ -72,7 +72,7 @@ def require_known(client: Client, *classes: type) -> None:
             raise WrongVersion(client, f"{version} without {base.__name__}.{lost[0]} found")
 
 
-def unusable(client: Client, module: str) -> MissingExtra:
+def unusable(client: SupportedClient, module: str) -> MissingExtra:
     """Why an adapter's imports failed: the client is there in another version, or not at all."""
     try:
         version = metadata.version(client.distribution)
@@ -81,7 +81,7 @@ def unusable(client: Client, module: str) -> MissingExtra:
     return WrongVersion(client, f"{version} found")
 
 
-def _last_of(client: Client) -> str:
+def _last_of(client: SupportedClient) -> str:
     major, minor = client.below.split(".")
     return f"{major}.{int(minor) - 1}.x"
 

@@ -131,6 +131,7 @@ class GroupConsumer:
         reset = RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         if "auto_offset_reset" in options:
             raise BadInput("auto_offset_reset", "it beside config", "auto.offset.reset in config alone")
+        settings = member_settings(config)
         rack = options.pop("rack", None)
         options["rack"] = rack_of(config) if rack is None else rack
         self._assignor = member = assignor(strategy, auto_offset_reset=reset, **options)
@@ -143,9 +144,7 @@ class GroupConsumer:
         with ExitStack() as opened:
             self._fetcher = Consumer({**config, "enable.auto.commit": False, "enable.auto.offset.store": False})
             opened.callback(self._fetcher.close)
-            self._member = KafkaConsumer(
-                **member_settings(config), auto_offset_reset=reset, partition_assignment_strategy=[member]
-            )
+            self._member = KafkaConsumer(**settings, auto_offset_reset=reset, partition_assignment_strategy=[member])
             opened.callback(self._member.close)
             member.may_join = self._may_join
             self._member.subscribe(topics=list(topics), listener=_Handover(self))

@@ -40,6 +40,15 @@ _SAME: Final = {
 _LOGIN: Final = ("ssl.", "sasl.", "oauth", "enable.ssl.", "enable.sasl.")
 """How librdkafka's settings of TLS and logins begin."""
 _HOST_CHECK: Final = "ssl.endpoint.identification.algorithm"
+_NOT_FOLLOWED: Final = {
+    "partition.assignment.strategy": "the strategy as the third argument, GroupConsumer(config, topics, strategy)",
+    "group.remote.assignor": "the strategy as the third argument, GroupConsumer(config, topics, strategy)",
+    "enable.auto.offset.store": "enable.auto.commit=false, and commit() when the records are done: there is no "
+    "store_offsets(), and what poll() gave out counts as done at the next call",
+    "on_commit": "commit(), which raises what the broker refuses",
+}
+"""librdkafka's settings that mean nothing here, and what to write instead."""
+_BOOTSTRAP: Final = ("bootstrap.servers", "metadata.broker.list")
 RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest", "error": "none"}
 
 
@@ -52,15 +61,20 @@ def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """kafka-python's settings for the member, from librdkafka's.
 
     Raises
-        BadInput for a setting of TLS or logins without a counterpart: without it the member would look for the brokers
-        in another way than the fetching client, and find none.
+        BadInput without an address; for a setting that would not be followed; and for one of TLS or logins without a
+        counterpart: without it the member would look for the brokers in another way than the fetching client, and find
+        none.
     """
+    if not any(config.get(name) for name in _BOOTSTRAP):
+        raise BadInput("config", "no 'bootstrap.servers'", "the brokers' addresses, such as localhost:9092")
+    for name in _NOT_FOLLOWED.keys() & config.keys():
+        raise BadInput(f"config[{name!r}]", f"{config[name]!r}, which is not followed", _NOT_FOLLOWED[name])
     both = [name for name in _SAME if name.startswith(_LOGIN)] + [_HOST_CHECK]
     if alone := sorted(name for name in config if name.startswith(_LOGIN) and name not in both):
         needed = "settings that the group's member, a kafka-python consumer, has too: "
         raise BadInput("config", ", ".join(alone), needed + ", ".join(both))
     settings = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
-    settings["bootstrap_servers"] = str(settings.get("bootstrap_servers", "localhost")).split(",")
+    settings["bootstrap_servers"] = str(settings["bootstrap_servers"]).split(",")
     settings = {name: int(value) if name.endswith("_ms") else value for name, value in settings.items()}
     if "security_protocol" in settings:
         settings["security_protocol"] = str(settings["security_protocol"]).upper()

@@ -59,6 +59,14 @@ class Options:
 
     def __post_init__(self) -> None:
         """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
+        for name, fits, needed in (
+            ("on_plan", callable(self.on_plan), "a function"),
+            ("lag", callable(getattr(self.lag, "table", None)), "a LagFeed, see apportion.clients.lag_feed"),
+            ("acting", isinstance(self.acting, Acting), "an apportion.clients.Acting"),
+            ("facts", isinstance(self.facts, Mapping), "a mapping of names to numbers or functions"),
+        ):
+            if not fits and (given := getattr(self, name)) is not None:
+                raise BadInput(name, repr(given), needed)
         if self.rack is not None:
             check_text("rack", self.rack)
         check_reset("auto_offset_reset", self.auto_offset_reset)
