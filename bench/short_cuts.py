@@ -8,7 +8,6 @@ each structure of a group. The second column of "counting claims" is the network
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,10 +16,9 @@ from typing import Any
 
 from apportion import whatif
 from apportion.clients import joined_group
-from apportion.model import edits, group_json
+from apportion.model import edits
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.group_json import read_group
 from apportion.solvers import lexicographic, solve
 from apportion.solvers.assignment_network import AssignmentNetwork, complete_on_network, fixed_on_network
 from apportion.solvers.goals import ALL, BALANCE, MOVES, RACKS, Order
@@ -128,10 +126,6 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
         with_it = leader_ms("kafka-python", raw, CALLS)[1]
         with replaced(joined_group, "READERS", {}):
             yield "members' bytes in columns", cell.name, with_it, leader_ms("kafka-python", raw, CALLS)[1]
-        text = json.dumps(raw)
-        with_it = least_of(lambda text=text: read_group(json.loads(text)))
-        with replaced(group_json, "members_fit", lambda _: None), replaced(group_json, "topics_fit", lambda *_: False):
-            yield "well_formed", cell.name, with_it, least_of(lambda text=text: read_group(json.loads(text)))
     for name, raw in (("64, 8", small(64, 8, True)), (thousand.name, thousand.group())):
         group = build(raw)
         with_it = least_of(partial(whatif.join, group))

@@ -26,7 +26,6 @@ from apportion.model.lag import RESETS, lag_of
 from apportion.model.measures import cost_of_loads, held_of_topic, measure
 from apportion.model.plan import hand_over
 from apportion.model.to_names import by_owner
-from apportion.model.well_formed import _numbers, owned_lists, topics_fit
 
 
 def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
@@ -91,22 +90,12 @@ def test_a_field_whose_name_is_no_text_is_refused_at_its_object(where: str, grou
     ],
 )
 def test_an_id_that_a_member_claims_is_one_of_32_bits(number: int, fits: bool) -> None:
-    assert (owned_lists([{"t": [0, number]}, None]) is not None) is fits
     group = {"topics": {"t": 1}, "members": {"a": {"topics": ["t"], "owned": {"t": [0, number]}}}}
     if fits:
         assert read_group(group).owner.tolist() == [0]
     else:
         with pytest.raises(BadInput, match=r"members\.a\.owned\.t"):
             read_group(group)
-
-
-def test_numbers_of_lists_are_read_in_their_order_and_what_is_none_by_nobody() -> None:
-    for lists in ([[3, 7], [], [-1]], [[2**31 - 1, -(2**31)]], [[]], [[0], [1], [2, 3]]):
-        read = _numbers(lists)
-        assert read is not None
-        assert [each.tolist() for each in read] == [[len(each) for each in lists], [n for each in lists for n in each]]
-    for odd in ([[2**31]], [[True]], [["1"]], [[[1]]], [[None]], [[1.0]], [5], [None]):
-        assert _numbers(odd) is None  # type: ignore[arg-type]
 
 
 def test_members_that_share_one_list_of_topics_are_built_as_those_with_lists_of_their_own() -> None:
@@ -249,7 +238,6 @@ def test_a_facts_bounds_are_refused_by_their_names(bounds: tuple[int, int, int],
 def test_a_partitions_weight_is_none_below_nothing_and_none_that_floats_cannot_hold(weight: float, fits: bool) -> None:
     entries = [{"partition": 0, "weight": weight}, {"partition": 1}]
     raw = {"topics": {"t": entries}, "members": {"a": {"topics": ["t"]}}}
-    assert topics_fit({"t": entries}, 9) is fits
     if fits:
         group = read_group(raw)
         assert group.weight is not None
@@ -296,13 +284,10 @@ def test_cells_of_members_and_topics_are_counted_alike_where_they_are_many_or_fe
         ({f"t{t}": 1 for t in range(6)}, "t5"),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("few", [0, 100])
 def test_a_group_has_as_many_partitions_as_it_may_and_not_one_more(
-    topics: dict[str, Any], refused_at: str | None, few: int, monkeypatch: pytest.MonkeyPatch
+    topics: dict[str, Any], refused_at: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether its topics are looked at all at once or one by one."""
     monkeypatch.setattr(group_json, "MOST_PARTITIONS", 5)
-    monkeypatch.setattr(group_json, "_FEW", few)
     raw = {"topics": topics, "members": {"m": {"topics": [*topics]}}}
     if refused_at is None:
         assert read_group(raw).P == 5

@@ -124,32 +124,28 @@ class ReplicaRacks(NamedTuple):
     of_topic: Mapping[str, Sequence[int]]
 
 
-def build(raw: Raw, *, owned: OwnedLists | None = None) -> Group:
+def build(raw: Raw) -> Group:
     """Make a group from the form of group.json, which the caller vouches for.
 
     Foreign input goes through ``read_group`` first.
-
-    owned
-        What stands in ``raw`` as ``owned``, by the places of ``raw``'s members, where that was read already.
     """
     with collector_paused():
         topic_ids = {topic: id_ for topic, id_ in (raw.get("topic_ids") or {}).items() if id_ is not None}
         reset = raw.get("auto_offset_reset") or "latest"
-        columns = member_columns(raw["members"], owned)
+        columns = member_columns(raw["members"])
         group, _ = build_columns(raw.get("group") or "", columns, raw["topics"], None, reset)
         return replace(group, topic_ids=topic_ids) if topic_ids else group
 
 
-def member_columns(members: Mapping[str, Raw], owned: OwnedLists | None = None) -> MemberColumns:
-    """The columns of members in the form of group.json; ``owned`` as for ``build``."""
+def member_columns(members: Mapping[str, Raw]) -> MemberColumns:
+    """The columns of members in the form of group.json."""
     rows = list(members.values())
     fields: set[str] = set().union(*rows)
     lists, list_of = _distinct_lists(column_of(rows, fields, "topics"))
     facts = {name: _whole(rows, fields, name, fact.default) for name, fact in MEMBER_FIELDS.items()}
 
     def claims(index: Mapping[str, int]) -> ClaimColumns:
-        read = OwnedLists.of(column_of(rows, fields, "owned")) if owned is None else owned
-        return read.numbered(index)
+        return OwnedLists.of(column_of(rows, fields, "owned")).numbered(index)
 
     return MemberColumns(
         ids=list(members),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput, Unavailable, within
-from apportion.model.build import OwnedLists, build
+from apportion.model.build import build
 from apportion.model.facts import MEMBER_FIELDS, UNSET, check_facts
 from apportion.model.group import WEIGHT_MAX, Group, MemberState, Racks
 from apportion.model.json_checks import (
@@ -27,15 +26,12 @@ from apportion.model.json_checks import (
     read_json,
 )
 from apportion.model.lag import RESETS
-from apportion.model.well_formed import members_fit, topics_fit
 
 MOST_PARTITIONS: Final = 20_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
 _TOPIC_ID: Final = re.compile("[A-Za-z0-9_-]{22}")
 MOST_RACK_CELLS: Final = 100_000_000
 """Racks x distinct sets of racks, a byte each."""
-_FEW: Final = 8
-"""Members or topics that are judged sooner one by one."""
 
 
 GroupLike = Group | Mapping[str, Any] | str | bytes | Path
@@ -58,7 +54,8 @@ def read_group(given: Mapping[str, Any] | str | bytes | Path) -> Group:
         raise BadInput("group", one_line(given), "JSON text; of a file, its pathlib.Path")
     raw = read_json(given, finite=False) if isinstance(given, str | bytes | bytearray) else given
     raw = dict(raw) if isinstance(raw, Mapping) else raw
-    group = build(raw, owned=check_group(raw))
+    check_group(raw)
+    group = build(raw)
     _racks_fit(group.racks)
     return group
 
@@ -82,25 +79,17 @@ def _racks_fit(racks: Racks | None) -> None:
         raise BadInput("topics", size, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
-def check_group(raw: Any) -> OwnedLists | None:
-    """Raise ``BadInput`` at the first place where the dict is not a group of version 1.
-
-    Returns
-        What the members own, where the look at it has read it; None says nothing.
-    """
-    read: list[OwnedLists] = []
-    check_object("", raw, _group_fields(read), required=("topics", "members"))
+def check_group(raw: Any) -> None:
+    """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
+    check_object("", raw, _GROUP, required=("topics", "members"))
     _distinct_ids(raw.get("topic_ids") or {})
     if not raw["members"]:
         raise BadInput("members", "no member at all", "at least one")
     _instances(raw["members"])
-    return read[0] if read else None
 
 
 def _topics(where: str, value: Any) -> None:
     is_a(where, value, dict, "an object of topics")
-    if len(value) > _FEW and topics_fit(value, MOST_PARTITIONS):
-        return
     room = MOST_PARTITIONS
     for topic, description in value.items():
         at = f"{where}.{topic}"
@@ -126,12 +115,8 @@ def _partitions(where: str, entries: list[Any]) -> None:
         seen.add(entry["partition"])
 
 
-def _members(read: list[OwnedLists], where: str, value: Any) -> None:
-    """Look at every member; what they own is left in ``read`` where it was read on the way."""
+def _members(where: str, value: Any) -> None:
     is_a(where, value, dict, "an object of members")
-    if len(value) > _FEW and (owned := members_fit(value)) is not None:
-        read.append(owned)
-        return
     for member, fields in value.items():
         at = f"{where}.{member}"
         check_text(at, member)
@@ -252,21 +237,19 @@ _MEMBER: Final[dict[str, Check]] = {
 }
 
 
-def _group_fields(read: list[OwnedLists]) -> dict[str, Check]:
-    """What a group may have; what its members own is left in ``read`` where it was read on the way."""
-    return {
-        "version": check_version,
-        "group": check_text,
-        "auto_offset_reset": check_reset,
-        "topics": _topics,
-        "members": partial(_members, read),
-        "topic_ids": _topic_ids,
-        "described": _passed_over,  # what describe adds, and what no plan rests on
-    }
-
-
 def _passed_over(where: str, value: Any) -> None:
     is_a(where, value, dict, "an object")
+
+
+_GROUP: Final[dict[str, Check]] = {
+    "version": check_version,
+    "group": check_text,
+    "auto_offset_reset": check_reset,
+    "topics": _topics,
+    "members": _members,
+    "topic_ids": _topic_ids,
+    "described": _passed_over,  # what describe adds, and what no plan rests on
+}
 
 
 def group_to_dict(group: GroupLike) -> dict[str, Any]:
