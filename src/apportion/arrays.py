@@ -6,7 +6,7 @@ says what it holds, its docstring the letters of its shape. All are 64 bits wide
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ Longs = NDArray[np.int64]
 """Offsets and lags, in messages."""
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
+Numbers = NDArray[Any]
+"""Whole numbers of 64 bits, or of as many as they need."""
 
 NOBODY: Final = -1
 """In an array of owners: the partition has none."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from apportion.arrays import Ints
+from apportion.arrays import Ints, Numbers
 from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.goals import Order
-from apportion.solvers.problem import Numbers, Problem, weights
+from apportion.solvers.problem import Problem, weights
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from apportion.arrays import Bools, Ints, distinct
+from apportion.arrays import Bools, Ints, Numbers, distinct
 from apportion.solvers.max_flow import Transport
-from apportion.solvers.problem import Numbers, OptimalFace
+from apportion.solvers.problem import OptimalFace
 
 
 def fair_loads(supply: Ints, eligible: Bools, size: Ints, base: Ints, unit: Numbers | None = None) -> OptimalFace:

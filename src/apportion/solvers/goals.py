@@ -8,18 +8,45 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
-from apportion.arrays import NOBODY
+from apportion.arrays import NOBODY, Bools, Ints, Numbers
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.wording import count
 
-if TYPE_CHECKING:
-    from apportion.solvers.assignment_network import AssignmentNetwork
-    from apportion.solvers.problem import Numbers
-
 Measures = Mapping[str, Any]
+
+
+class Units(Protocol):
+    """What a problem says of its members: (M,) the price of a unit of load at each."""
+
+    @property
+    def unit(self) -> Numbers:
+        """(M,) whole numbers, in proportion to 1 / capacity."""
+
+
+class Layers(Protocol):
+    """The layers of the network's arcs, of which a goal picks those that bear its cost; see ``assignment_network``."""
+
+    load: slice
+    onto: slice
+    near: slice
+    own: slice
+    leave: slice
+    of: Ints
+    to: Ints
+    row_arc: tuple[Ints, ...]
+    slot: Ints
+    cell_member: Ints
+    kind_row: Ints
+    kind_claim: Ints
+    miss: Bools
+    comes: Ints
+
+    @property
+    def problem(self) -> Units:
+        """Whose arcs they are."""
 
 
 class Goal(ABC):
@@ -37,7 +64,7 @@ class Goal(ABC):
     squares: ClassVar[int] = 0
 
     @abstractmethod
-    def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
+    def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
         """The layers of arcs that bear it, and what the first unit of each arc costs."""
 
     def counts(self, group: Group) -> bool:
@@ -61,7 +88,7 @@ class Balance(Goal):
 
     name, unit, squares = "balance", "a unit of load", 1
 
-    def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
+    def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
         """Members to the sink."""
         return [(on.load, on.problem.unit)]
 
@@ -80,7 +107,7 @@ class Spread(Goal):
 
     name, unit, squares = "spread", "a unit of a topic held", 4
 
-    def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
+    def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
         """A topic at a member to the member."""
         return [(on.onto, on.problem.unit[on.cell_member])]
 
@@ -98,7 +125,7 @@ class LocalRacks(Goal):
 
     name, unit = "racks", "a miss"
 
-    def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
+    def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
         """A row to members, and claimed classes, which pass it by."""
         return [(on.near, on.miss[on.row_arc]), (on.own, on.miss[on.kind_row[on.of], on.slot[on.to]])]
 
@@ -117,7 +144,7 @@ class FewMoves(Goal):
 
     name, unit = "moves", "a move"
 
-    def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
+    def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
         """A claimed class to its row, and to where it comes home."""
         return [(on.leave, on.kind_claim != NOBODY), (on.own, on.comes & (on.kind_claim[on.of] != NOBODY))]
 
@@ -133,7 +160,7 @@ class Returned(Goal):
 
     name, unit = "returned", "a return"
 
-    def costs(self, on: AssignmentNetwork) -> list[tuple[slice, Numbers]]:
+    def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
         """A claimed class to where it comes home."""
         return [(on.own, -on.comes)]
 

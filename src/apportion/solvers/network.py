@@ -31,9 +31,8 @@ from itertools import count
 
 import numpy as np
 
-from apportion.arrays import Ints, distinct
+from apportion.arrays import Ints, Numbers, distinct
 from apportion.solvers import min_cost_flow
-from apportion.solvers.problem import Numbers
 
 WIDE = 1 << 62
 """Sums of costs that may pass this are made of Python's integers."""

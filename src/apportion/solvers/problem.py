@@ -19,15 +19,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import lcm
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from apportion.arrays import Bools, Ints
+from apportion.arrays import Bools, Ints, Numbers
 from apportion.solvers.goals import SPREAD, Goal, Order
 
-Numbers = NDArray[Any]
 """64-bit integers, or Python's own where they are too few."""
 UNIT_MAX: Final = 1 << 34
 """Units below this can be multiplied by loads of 2^27 within 64 bits."""

@@ -19,10 +19,9 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, Bools, Ints, Longs
+from apportion.arrays import NOBODY, Bools, Ints, Longs, Numbers
 from apportion.solvers.fair_loads import fair_loads
 from apportion.solvers.max_flow import feasible_flow
-from apportion.solvers.problem import Numbers
 
 EFFORT: Final = 2_000_000
 """Pairs of partitions that the exchanges look at, at most."""
