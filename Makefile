@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test lowest newest check broker record record-tests bench chaos plain-clients thorough golden mutants faults docs wheel clean
+.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients thorough golden mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -31,6 +31,11 @@ live: setup ## a broker, three groups that live and their page, at http://127.0.
 test: setup check ## every check and every test, with a real broker and real Spark
 	@$(PY) -m compileall -q src  # as pip does for users; a thousand tests start the command line or a worker of Spark's
 	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder  # brokers are mostly waited for: more at a time than two cores
+
+ROOM ?=
+
+quick: $(STAMP) ## an answer in two minutes, without broker, Java, Spark and browser: make quick ROOM=solvers for one package
+	@$(PY) -m pytest -q --quick $(if $(ROOM),--room $(ROOM)) -n 2 --dist loadfile --no-loadscope-reorder
 
 PYTHON ?= python3
 SIZE ?=

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-
-# A busy machine is no reason for a property to fail: neither that an example takes long, nor that making it does.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("patient")
+from hypothesis import settings
+from tests.support import reach
+from tests.support.examples import QUICK
 
 pytest_plugins = ["apportion.testing.plugin"]
 
 SKIPPED: dict[str, str] = {}
 """Test or module to why it did not run."""
+TOOK_S: dict[str, float] = defaultdict(float)
+"""File of tests to the seconds that its tests took, of all workers."""
+DURATIONS = Path(__file__).with_name("durations.json")
+"""Seconds of each file in the last run of CI: it writes them anew (``APPORTION_DURATIONS=1``)."""
+NEW_TEST_S = 0.2
+"""What a test of a file that is not there yet is thought to take."""
 
 
 @pytest.fixture
@@ -32,31 +37,22 @@ def prometheus() -> Iterator[Any]:
         client.REGISTRY.unregister(made)
 
 
+NOT_QUICK = frozenset({"broker", "java", "spark", "browser", "slow", "thorough"})
+"""Marks of tests that ``--quick`` leaves out."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help=f"leave out {', '.join(sorted(NOT_QUICK))}; few examples")
+    parser.addoption("--room", help="of a package's name, as solvers: only tests that a change there can reach")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C is tested, so it must reach the children also where pytest itself was started with it ignored (nohup)."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-LONGEST = (
-    "spark/test_lake.py",
-    "spark/test_places.py",
-    "spark/test_incremental.py",
-    "release/test_wheel.py",
-    "spark/test_capture.py",
-    "spark/test_run.py",
-    "examples/test_examples.py",
-    "spark/test_cluster.py",
-    "spark/test_connect.py",
-    "spark/test_full_disk.py",
-    "cli/test_pipeline.py",
-    "cli/test_demo.py",
-    "clients/test_chaos_acting.py",
-    "clients/test_chaos.py",
-    "broker/test_governing_live.py",
-    "broker/test_governed_cluster.py",
-)
-"""Files of minutes, most of which have few tests: begun first, so that no core waits long at the end."""
+    # A busy machine is no reason for a property to fail: neither that an example takes long, nor that making it does.
+    settings.load_profile("quick" if config.option.quick else "patient")
+    os.environ[QUICK] = "1" if config.option.quick else "0"
 
 
 STARTS = {
@@ -76,30 +72,45 @@ def _mark(item: pytest.Item) -> None:
         item.add_marker(mark)
 
 
-def _turn(items: list[pytest.Item]) -> Callable[[pytest.Item], tuple[bool, int]]:
-    """When a test's file has its turn under ``--no-loadscope-reorder``: the longest first, then those of most tests."""
-    root = Path(__file__).parent
-    if lost := [name for name in LONGEST if not (root / name).exists()]:
-        raise pytest.UsageError(f"tests/conftest.py names files of tests that are not there: {', '.join(lost)}")
-    early = {root / name for name in LONGEST}
-    size = Counter(item.path for item in items)
-    return lambda item: (item.path not in early, -size[item.path])
+def _turn(items: list[pytest.Item]) -> Callable[[pytest.Item], float]:
+    """When a file has its turn under ``--no-loadscope-reorder``: the longest first, so that no core waits long."""
+    known: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8")) if DURATIONS.exists() else {}
+    tests = Counter(_file(item.nodeid) for item in items)
+    return lambda item: -known.get(_file(item.nodeid), NEW_TEST_S * tests[_file(item.nodeid)])
+
+
+def _file(nodeid: str) -> str:
+    return nodeid.partition("::")[0]
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest selects by marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by what they start; those of many minutes are for ``make thorough``: left out here, not skipped."""
+    """Mark tests by what they start; leave out those that are not asked for, which is no skip."""
     for item in items:
         _mark(item)
     if hasattr(config, "workerinput"):  # alone, quick ones first
         items.sort(key=_turn(items))
-    if os.environ.get("APPORTION_THOROUGH") != "1":
-        left_out = [item for item in items if item.get_closest_marker("thorough")]
-        items[:] = [item for item in items if not item.get_closest_marker("thorough")]
-        config.hook.pytest_deselected(items=left_out)
+    avoided = set(NOT_QUICK if config.option.quick else ())
+    avoided |= set() if os.environ.get("APPORTION_THOROUGH") == "1" else {"thorough"}
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in avoided)]
+    if config.option.room:
+        left_out += _out_of_reach(config.option.room, items)
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
+    config.hook.pytest_deselected(items=list(gone))
+
+
+def _out_of_reach(room: str, items: list[pytest.Item]) -> list[pytest.Item]:
+    """Tests that no change in this package can make fail."""
+    if f"apportion.{room}" not in reach.rooms():
+        names = ", ".join(name.removeprefix("apportion.") for name in reach.rooms())
+        raise pytest.UsageError(f"--room: found {room!r}; needed one of {names}.")
+    near = reach.reached_by(room, sorted({item.path for item in items}))
+    return [item for item in items if item.path not in near]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    TOOK_S[_file(report.nodeid)] += report.duration
     if report.skipped and not hasattr(report, "wasxfail"):
         SKIPPED[report.nodeid] = _reason(report)
 
@@ -131,6 +142,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where everything must run, a skipped test or module is a failed run."""
     worker = getattr(session.config, "workeroutput", None)
+    if worker is None and os.environ.get("APPORTION_DURATIONS") == "1":
+        seconds = {name: round(took) for name, took in sorted(TOOK_S.items()) if took >= 1}
+        DURATIONS.write_text(json.dumps(seconds, indent=0) + "\n", encoding="utf-8")
     if worker is not None:
         worker["skipped"] = SKIPPED
     elif os.environ.get("APPORTION_REQUIRE_BROKER") and SKIPPED and session.exitstatus == 0:

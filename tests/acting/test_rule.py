@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from apportion.acting.forecast import Load, forecast, limited
 from apportion.acting.loop import Loop
@@ -122,7 +123,7 @@ def test_a_limit_on_moves_takes_those_that_help_most() -> None:
     assert limited(owner, target, load, 0.4).tolist() == [0, 0, 2, 0, 1, 0], "41 of 103 messages, not the 50"
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     work=st.lists(st.integers(0, 1000), min_size=1, max_size=24),
     pace=st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=5),
@@ -153,7 +154,7 @@ def test_while_the_load_stands_still_acts_end_within_the_bound(
     assert acts <= bound
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(seed=st.integers(0, 10_000), rest=st.sampled_from([20.0, 60.0, 150.0]))
 def test_acts_are_never_nearer_than_the_rest(seed: int, rest: float) -> None:
     """Whatever comes in where, an hour has at most 3600 / rest acts."""

@@ -31,6 +31,7 @@ def test_where_the_load_stands_still_acting_ends() -> None:
     assert day.heaviest[-1] == 0
 
 
+@pytest.mark.slow
 def test_acting_at_every_change_rebalances_many_times_as_often() -> None:
     """The rule gives up some lag for it: that is the price, and the table shows both."""
     rule, rash = (run(TRACES["a member half as fast"], how, ACTING, STRATEGY, 1) for how in (RULE, ALWAYS))

@@ -86,6 +86,7 @@ def test_on_ten_thousand_groups_sticky_is_never_worse_than_kafkas_own(kafka: Jav
     assert easy["as good"] == easy.total(), "there Kafka is optimal, and so are we"
 
 
+@pytest.mark.slow
 def test_on_many_groups_sticky_is_never_worse_than_kafka_pythons_own() -> None:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     groups = [random_group(random.Random(seed), gaps=False) for seed in range(SMALLER)]

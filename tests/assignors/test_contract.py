@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.support.examples import examples, few
 
 import apportion
 from apportion.assignors.roundrobin import RoundRobin
@@ -20,7 +21,7 @@ from apportion.testing.groups import many_groups, shuffled
 
 @pytest.mark.parametrize("name", apportion.known())
 def test_every_known_strategy_keeps_its_promises(name: str) -> None:
-    check_assignor(apportion.find(name))
+    check_assignor(apportion.find(name), groups=few(300))
 
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {
@@ -38,11 +39,11 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize(("name", "given_settings"), [(name, s) for name, all_ in SETTINGS.items() for s in all_])
 def test_other_settings_keep_the_promises_too(name: str, given_settings: dict[str, Any]) -> None:
-    check_assignor(apportion.find(name, given_settings), groups=150)
+    check_assignor(apportion.find(name, given_settings), groups=few(150))
 
 
 @pytest.mark.parametrize("name", apportion.known())
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(group=groups())
 def test_any_group_is_planned_and_the_measures_add_up(name: str, group: dict[str, Any]) -> None:
     """Every wanted partition is owned or listed as unassigned, kept and moved claims are among those that stand."""
@@ -242,7 +243,7 @@ def test_random_groups_are_the_same_for_the_same_seed_and_of_every_kind() -> Non
     assert ignored == {"no such partition", "stale", "claimed twice", "not subscribed"}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(group=groups())
 def test_the_order_of_keys_and_lists_never_matters(group: dict[str, Any]) -> None:
     import random

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 import apportion
 
 GROUPS = 300
@@ -25,6 +27,7 @@ def grown(seed: int) -> dict[str, Any]:
     return raw
 
 
+@pytest.mark.slow
 def test_over_all_topics_nobody_is_worse_off_than_without_lag_and_by_the_rule_of_the_kip_many_are() -> None:
     worse = {"group": 0, "topic": 0}
     for seed in range(GROUPS):

@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from tests.support.examples import examples
 
 import apportion
 from apportion.strategy.traits import traits_of
@@ -62,7 +63,7 @@ def test_the_second_round_gives_the_target_of_the_first(name: str, given_setting
 
 
 @pytest.mark.parametrize("name", COOPERATIVE)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(group=groups())
 def test_so_it_is_for_any_group(name: str, group: dict[str, Any]) -> None:
     check(group, name, {})

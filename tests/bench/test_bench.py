@@ -15,6 +15,8 @@ from bench import caches, leader, matrix, parts, peers, short_cuts
 from bench.cells import Cell
 from bench.page import page
 
+pytestmark = pytest.mark.slow
+
 SMALL = Cell("nes", 10, 6, 5, "JOIN_ONE", goal_ms=1)
 RACKED = Cell("hom", 9, 6, 9, "FULL", racks=True)
 

@@ -120,6 +120,7 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
     assert (process.returncode, said) == (141, b"")
 
 
+@pytest.mark.slow
 def test_the_memory_holds_one_line_not_all() -> None:
     program = (
         "import io, sys\n"

@@ -24,6 +24,7 @@ def groups_of_truth() -> list[str]:
     return [group.name for group in groups_in((dump() / "truth" / "offsets.txt").read_bytes())]
 
 
+@pytest.mark.slow
 def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner, tmp_path: Path) -> None:
     done = run("demo", "--no-spark", "--to", str(tmp_path / "demo"))
     assert done.code == 0
@@ -35,6 +36,7 @@ def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner
     assert [path.name for path in (tmp_path / "demo").iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_the_demo_says_the_same_twice(run: Runner, tmp_path: Path) -> None:
     once, twice = (run("demo", "--no-spark", "--to", str(tmp_path)).out for _ in range(2))
     assert once == twice

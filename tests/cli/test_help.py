@@ -42,6 +42,7 @@ def test_every_example_works(folder: Path, name: str, line: str) -> None:
     assert done.returncode in ((0, 3) if name == "gate" else (0,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for _, line in EXAMPLES if "dump" in line and "pipeline" not in line])
 def test_every_example_on_a_dump_works(folder: Path, line: str) -> None:
     pytest.importorskip("pyarrow")

@@ -116,6 +116,7 @@ SHELLS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.timeout(120)
 def test_a_shell_types_groups_and_settings_on_and_no_files_among_them(shell: str, four: str) -> None:

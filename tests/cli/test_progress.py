@@ -66,6 +66,7 @@ def _more(screen: io.FileIO) -> bytes:
         return b""
 
 
+@pytest.mark.slow
 def test_long_work_says_at_a_terminal_what_is_at_work_and_nothing_in_a_pipe(folder: Path) -> None:
     words = json.dumps([*COMMANDS.values()])
     plain = subprocess.run([sys.executable, "-c", AT_ONCE, words], capture_output=True, check=True)

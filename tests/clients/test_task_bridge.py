@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from apportion.clients.bridge import Bridge
 from apportion.clients.member_bridge import JoiningMember
@@ -128,7 +129,7 @@ STEPS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(STEPS, st.integers(0, 2), st.integers(1, 2))
 def test_any_group_settles_with_whole_tasks_that_are_never_in_two_hands(
     steps: list[tuple[object, ...]], standbys: int, warmups: int

@@ -63,6 +63,7 @@ def imports(body: str) -> str:
     return ast.unparse(ast.Module(wanted, []))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prometheus")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_snippet_does_what_the_page_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

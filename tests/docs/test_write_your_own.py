@@ -55,6 +55,7 @@ def run_all() -> tuple[dict[str, Any], str]:
     return names, said.getvalue()
 
 
+@pytest.mark.slow
 def test_the_code_of_the_page_runs_and_says_what_the_page_says() -> None:
     names, said = run_all()
     assert said == blocks("text")[0]
@@ -114,6 +115,7 @@ def warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("warm")
 
 
+@pytest.mark.slow
 def test_the_strategy_with_a_memory_keeps_every_promise_and_is_one_file_that_speaks_of_no_other_fact(warm: Any) -> None:
     for least in (1, 25, 100):
         check_assignor(warm.Warm(least))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from apportion.demo import dump
 from apportion.history.cause import CommitCadence
@@ -97,7 +98,8 @@ def by_hand(generations: Sequence[Generation]) -> dict[int, set[tuple[str, int]]
     return moved
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@examples(300)
 @given(histories())
 def test_made_histories_are_counted_by_the_definition(generations: list[Generation]) -> None:
     rows = rebalances(generations)

@@ -121,6 +121,7 @@ def test_groups_with_another_past_are_of_another_structure() -> None:
         assert theirs.key != mine.key
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [["cooperative-sticky", "sticky"], ["broker-range", "range"]])
 def test_a_strategy_that_shares_another_ones_targets_has_the_rows_that_it_gets_alone(pair: list[str]) -> None:
     """On random groups, some of which tell of homes by stale claims or of racks, with and without a past."""

@@ -28,6 +28,7 @@ def until(holds: Callable[[], bool], patience_s: float = 120) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_where_nobody_answers_no_thread_and_no_socket_of_a_try_is_left(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

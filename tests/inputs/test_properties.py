@@ -59,6 +59,7 @@ def test_nothing_of_it_is_ever_shown(tmp_path: Path) -> None:
     assert "s3" not in str(raised.value)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not shutil.which("keytool") or not shutil.which("openssl"),
     reason="keytool or openssl is not installed: apt-get install openjdk-17-jre-headless openssl",

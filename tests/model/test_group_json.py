@@ -9,8 +9,9 @@ from collections import OrderedDict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 import apportion
 from apportion.testing import groups, many_groups
@@ -245,13 +246,13 @@ def plan_or_bad_input(given: Any) -> None:
         apportion.plan(given).to_json()
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(damaged())
 def test_no_damaged_group_gives_anything_but_a_plan_or_bad_input(given: Any) -> None:
     plan_or_bad_input(given)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(JUNK)
 def test_no_junk_gives_anything_but_bad_input(given: Any) -> None:
     if not isinstance(given, dict):
@@ -259,7 +260,7 @@ def test_no_junk_gives_anything_but_bad_input(given: Any) -> None:
     plan_or_bad_input(given)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.binary(max_size=60) | st.text(max_size=60))
 def test_no_bytes_give_anything_but_bad_input(given: Any) -> None:
     plan_or_bad_input(given)

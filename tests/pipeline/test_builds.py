@@ -99,6 +99,7 @@ def after_the_last_change(records: pa.Table) -> pa.Array:
     return pa.array([offset > last.get(number, -1) for number, offset in rows])
 
 
+@pytest.mark.slow
 def test_plans_kept_from_build_to_build_give_the_rows_of_plans_made_anew() -> None:
     """Lag alone moves, then topics grow, then other strategies are asked for."""
     records, (newest, topics) = in_process.records_of(RECORDED), in_process.logs_in(RECORDED)

@@ -116,6 +116,7 @@ def test_a_generation_keeps_its_members_whole() -> None:
     assert (gone["tombstone"], gone["generation"], gone["members"]) == (True, None, [])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_each_mutated_record_is_counted_once() -> None:
     """In commits, generations, epochs, the counted others, or rejects: never twice, never nowhere."""
@@ -154,6 +155,7 @@ def test_a_reader_that_fails_makes_a_reject_not_a_crash(monkeypatch: pytest.Monk
     assert found["reason"].to_pylist() == ["the decoder failed: RecursionError: too deep"]
 
 
+@pytest.mark.slow
 def test_a_hostile_record_cannot_make_the_memory_grow() -> None:
     """Nested rows are handed on in pieces of a few megabytes of input."""
     wide = made.generation(1, members=[f"member-{i}" for i in range(3000)])

@@ -42,6 +42,7 @@ def alone(one: Mapping[str, Any], strategies: Sequence[str] = STRATEGIES) -> lis
     )]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(3))
 def test_groups_of_many_structures_in_one_batch_get_the_rows_that_each_gets_by_itself(start: int) -> None:
     """Of every structure four groups with names and lags of their own, in disorder; twice, so that some are known."""

@@ -9,6 +9,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -41,6 +42,7 @@ def imported() -> set[str]:
     return tops - set(sys.stdlib_module_names) - {"apportion", "__future__"}
 
 
+@pytest.mark.slow
 def test_each_range_is_of_a_package_that_the_sources_import_and_each_import_has_a_range() -> None:
     ranges = required(PROJECT["dependencies"]).union(*map(required, SHIPPED.values()))
     wanted = {IMPORTED_AS.get(name, name) for name in ranges - WITHOUT_IMPORT}

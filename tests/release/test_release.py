@@ -26,6 +26,7 @@ def test_a_tag_of_another_version_is_refused_with_the_places(capsys: pytest.Capt
     assert "a tag such as v1.2.3 is needed, found 9.9" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not WORKFLOW.exists(), reason="an unpacked sdist has no workflows")
 def test_the_workflow_publishes_what_it_tried_and_holds_no_secret() -> None:
     yaml = pytest.importorskip("yaml")

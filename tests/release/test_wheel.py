@@ -14,6 +14,8 @@ import pytest
 from apportion.errors import Unavailable
 from apportion.spark import session
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
 GROUP = '{"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}'

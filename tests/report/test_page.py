@@ -75,6 +75,7 @@ def in_browser(path: Path, profile: Path) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_browser_shows_the_numbers_of_the_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
@@ -99,6 +100,7 @@ def test_the_browser_shows_the_numbers_of_the_json(
         assert f'id="picture-{figure}"' in document
 
 
+@pytest.mark.browser
 def test_the_page_shows_what_each_member_holds_for_its_capacity(tmp_path: Path) -> None:
     raw = one_group("g")
     raw["members"]["consumer-0"]["capacity"] = 4
@@ -119,6 +121,7 @@ def test_the_page_shows_what_each_member_holds_for_its_capacity(tmp_path: Path) 
     assert group_data(read_group(one_group("g")), [])["capacity"] is None
 
 
+@pytest.mark.browser
 @pytest.mark.parametrize("lag", [True, False])
 def test_the_lag_bound_is_spoken_of_where_there_is_one(tmp_path: Path, lag: bool) -> None:
     raw = one_group("g")
@@ -133,6 +136,7 @@ def test_the_lag_bound_is_spoken_of_where_there_is_one(tmp_path: Path, lag: bool
     assert ("No plan can bring the heaviest member below the lag bound. " in document) == lag
 
 
+@pytest.mark.browser
 def test_every_picture_has_its_words_for_a_screen_reader(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text(page.render([page_data("g")], title="t", source="s", at=""), encoding="utf-8")

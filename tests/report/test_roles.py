@@ -49,6 +49,7 @@ def test_sentences_tell_uneven_tasks_and_copies_that_keep_nothing_safe() -> None
     assert sentences("classic", [one, two]) == []
 
 
+@pytest.mark.browser
 def test_the_page_shows_tasks_and_share_members_and_plans_for_neither(tmp_path: Path) -> None:
     histories = dump.load_histories(DUMP)
     data = [page_groups.of_remembered(group, dump.observed(group)) for group in histories.living]

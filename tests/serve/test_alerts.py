@@ -35,6 +35,7 @@ PROMTOOL = shutil.which("promtool")
 START = 1_763_730_000.0
 HOUR = 3600.0
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(PROMTOOL is None, reason="no promtool here: apt-get install prometheus"),
     pytest.mark.timeout(600),
 ]

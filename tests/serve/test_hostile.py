@@ -138,6 +138,7 @@ def test_before_the_first_round_it_is_alive_and_not_ready(server: Serving) -> No
     assert server.value("apportion_up") == 0
 
 
+@pytest.mark.slow
 def test_a_login_is_asked_for_over_tls_and_its_secrets_are_told_to_nobody(tmp_path: Path) -> None:
     subject = ["-subj", "/CN=127.0.0.1", "-days", "2", "-keyout", "key.pem", "-out", "crt.pem"]
     subprocess.run(

@@ -23,6 +23,7 @@ def test_what_only_a_large_member_can_take_finds_its_place(threads: int) -> None
     assert plan.moved == 8
 
 
+@pytest.mark.slow
 def test_small_partitions_that_make_way_move_once() -> None:
     """To newcomers, where room is; not from one large member to the next, each of which they overfill."""
     moved, held = 0.0, 0

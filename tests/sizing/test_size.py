@@ -8,8 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 import apportion
 from apportion.errors import BadInput
@@ -103,7 +104,7 @@ def test_a_member_that_has_nothing_goes_before_one_that_must_give_something_up()
     assert [(sized.members, sized.moved) for sized in result.frontier] == [(2, 0), (1, 1)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(small_groups())
 def test_small_groups_get_the_frontier_that_exhaustive_search_finds(raw: dict[str, Any]) -> None:
     result = apportion.size(raw, capacity=12)
@@ -116,7 +117,7 @@ def test_small_groups_get_the_frontier_that_exhaustive_search_finds(raw: dict[st
     assert all(sized.proven for sized in result.frontier)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(small_groups(), st.integers(1, 5), st.integers(0, 3))
 def test_between_two_numbers_of_members_too_the_frontier_is_the_exhaustive_one_and_its_proofs_hold(
     raw: dict[str, Any], low: int, more: int
@@ -137,7 +138,7 @@ def test_between_two_numbers_of_members_too_the_frontier_is_the_exhaustive_one_a
     assert all(sized.proven for sized in result.frontier)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=60), st.integers(1, 12), st.integers(100, 300))
 def test_every_plan_fits_and_none_is_beaten(weights: list[int], members: int, capacity: int) -> None:
     raw = group(weights, [p % members for p in range(len(weights))], members)
@@ -195,7 +196,7 @@ def test_what_nobody_owns_may_have_newcomers_beside_the_one_for_what_is_heavier_
     assert [(sized.members, sized.moved) for sized in apportion.size(raw, capacity=12).frontier] == [(4, 0), (3, 1)]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(small_groups(), st.integers(25, 40))
 def test_small_groups_with_a_heavier_partition_get_the_exhaustive_frontier_too(raw: dict[str, Any], heavy: int) -> None:
     raw["topics"]["t"][0]["weight"] = heavy
@@ -297,7 +298,7 @@ def test_what_the_choice_prefers_is_an_end_of_the_frontier() -> None:
     assert "fewest members were preferred" in fewest.advice
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(0, 60), max_size=12), st.integers(1, 200))
 def test_the_lightest_set_is_the_lightest_of_all_sets(weights: list[int], need: int) -> None:
     total, places, exact = lightest_set(weights, min(need, sum(weights)))

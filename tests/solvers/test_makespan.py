@@ -159,6 +159,7 @@ def test_no_count_leaves_the_fair_one_by_more_than_the_skew_where_wishes_differ(
     assert np.bincount(plan.owner, minlength=group.M).tolist() == [1, 2, 2, 1]
 
 
+@pytest.mark.slow
 def test_without_the_search_through_all_plans_few_small_groups_miss_the_optimum(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

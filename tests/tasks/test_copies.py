@@ -140,6 +140,7 @@ WENT_ROUND = (84, 1257, 2941, 3279, 6336, 6827, 7212, 7772, 8653, 9065, 10_021)
 """Worlds in which two copies took turns at being warmed up and dropped."""
 
 
+@pytest.mark.slow
 def test_no_application_with_several_standbys_waits_for_ever() -> None:
     """In each round what is waited for comes nearer, or nothing is waited for."""
     for seed in {*range(WORLDS), *WENT_ROUND}:

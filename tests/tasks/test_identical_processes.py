@@ -92,6 +92,7 @@ def worth(planned: Plan) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_counting_is_as_good_as_the_flows_in_every_goal(ways: Ways) -> None:
     for seed in range(400):
         group, strategy = some(seed)
@@ -105,6 +106,7 @@ def test_counting_is_as_good_as_the_flows_in_every_goal(ways: Ways) -> None:
     assert min(counted.values()) > 300, "copies leave choices in the others"
 
 
+@pytest.mark.slow
 def test_standbys_by_counting_are_as_good_as_the_flows_in_every_goal(ways: Ways) -> None:
     """Beside the same active tasks: as even, as cheap, and as many copies to come."""
     compared = 0
@@ -143,6 +145,7 @@ def test_standbys_by_counting_are_as_good_as_the_flows_in_every_goal(ways: Ways)
     assert compared > 200, "copies leave choices in the others"
 
 
+@pytest.mark.slow
 def test_a_rollout_by_counting_is_that_of_the_flows_step_by_step(ways: Ways) -> None:
     """Each change from where counting left the group: as many rebalances, moves and seconds either way."""
     compared = 0

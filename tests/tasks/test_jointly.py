@@ -81,6 +81,7 @@ def worth(raw: dict[str, Any], stateless: set[str], owner: dict[tuple[str, int],
     return *(sum(number**2 for number in loads.values()) for loads in (with_state, load, hosts)), moves
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3_000)
 def test_no_placing_of_small_groups_is_better_than_one_that_is_called_optimal() -> None:
     """Against every placing of every task on the threads that may run it; all are proved."""

@@ -57,6 +57,7 @@ def rounds(seed: int, kinds: str) -> tuple[Plan, Plan]:
     return first, plan(whatif.after(first), strategy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", ["stateful", "stateless"])
 def test_the_next_round_gives_the_target_and_withholds_nothing(kinds: str) -> None:
     withheld = 0
@@ -68,6 +69,7 @@ def test_the_next_round_gives_the_target_and_withholds_nothing(kinds: str) -> No
     assert withheld > 80
 
 
+@pytest.mark.slow
 def test_where_some_topics_keep_state_few_next_rounds_give_another_target() -> None:
     """Where a task without state goes depends on places of tasks that nobody's state binds to any; see the docs."""
     other = 0

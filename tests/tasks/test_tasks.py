@@ -274,6 +274,7 @@ def with_racks(
     return racks, placed, replace(settings, rack_aware_assignment_strategy=strategy)
 
 
+@pytest.mark.slow
 def test_two_thousand_random_topologies_meet_the_goals_and_any_order_of_input_gives_the_same() -> None:
     """Every third has racks, about half have tags."""
     rng = random.Random(7)

@@ -26,6 +26,7 @@ def checked(folder: Path, text: str) -> list[str]:
     return [one["message"] for one in found["generalDiagnostics"]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PYRIGHT.exists(), reason="needs basedpyright: pip install '.[dev]'")
 @pytest.mark.timeout(300)
 def test_typed_uses_are_right_and_wrong_ones_are_seen(tmp_path: Path) -> None:

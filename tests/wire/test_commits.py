@@ -95,6 +95,7 @@ def test_a_tombstone_is_not_the_next_rows_offset() -> None:
     assert compare(pairs) == 2
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_mutated_records_are_equal_or_left_alone() -> None:
     r = random.Random(2)
     done = 0

@@ -223,6 +223,7 @@ def test_every_truncation_of_a_good_record_is_refused() -> None:
     assert len(done) >= 14, done
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_mutated_records_are_read_or_refused_and_nothing_else() -> None:
     r = random.Random(2)
     read = refused = 0
