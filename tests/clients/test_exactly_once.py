@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -241,7 +242,7 @@ def test_offsets_of_a_refused_transaction_do_not_go_into_the_next(words: WordCou
     delivery.begin()
     with pytest.raises(CommitFailedError, match="metadata mismatch"):
         delivery.finish(a._consumer, old, of_others)
-    delivery.abort()
+    delivery.abort("refused")
     before = a._consumer.committed(TopicPartition(words.words, 0))
     with KafkaProducer(bootstrap_servers=words.broker.bootstrap) as producer:
         producer.send(words.words, b"word-1", partition=1)  # where the first run sent it
@@ -306,6 +307,51 @@ def test_the_next_owner_waits_until_an_open_transaction_is_decided(words: WordCo
     late.close()
     words.until("it runs", lambda: len(b.active) == 2)
     assert words.stored()["word-0"] == 100
+
+
+def test_a_task_that_an_open_transaction_holds_up_says_so_with_the_command_that_ends_it(
+    words: WordCounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where Kafka lost the marker of an aborted one (KAFKA-20734): by itself it would wait for ever, in silence."""
+    monkeypatch.setattr("apportion.clients.restore.HELD_S", 0.5)
+    hanging = KafkaProducer(bootstrap_servers=words.broker.bootstrap, transactional_id=new_name("hanging"))
+    hanging.init_transactions()
+    hanging.begin_transaction()
+    hanging.send(words.changelog, key=b"word-0", value=b"100", partition=0, headers=[(EPOCH, b"9")]).get(60)
+    producer = hanging._transaction_manager.producer_id_and_epoch.producer_id
+    b = words.start("b")
+    words.until("it is told", lambda: "waits for its state" in caplog.text)
+    [line] = {record.getMessage() for record in caplog.records if "waits for its state" in record.getMessage()}
+    assert line.startswith("task 0_0 waits for its state: ")
+    assert f"{words.changelog}, partition 0, can be read: producer {producer} (epoch " in line
+    assert time.strftime("since %Y-%m-%d %H:", time.gmtime()) in line
+    command = line.partition("abort it: kafka-transactions.sh ")[2].split()
+    assert command[:2] == ["--bootstrap-server", words.broker.bootstrap]
+    words.broker.tool("org.apache.kafka.tools.TransactionsCommand", *command[2:])
+    words.until("it runs", lambda: len(b.active) == 2)
+    assert words.stored() == {}
+    hanging.close(timeout=1)
+
+
+def test_two_processes_on_copies_of_one_folder_both_go_on_and_the_log_says_what_they_were(
+    words: WordCounts, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A cloned volume has the process's id, too: as one process they would end each other's transactions for ever."""
+    words.start("a")
+    words.write(20)
+    words.until("all is counted", words.whole)
+    words.stop("a")
+    shutil.copytree(words.folder / "a", words.folder / "b")
+    a, b = words.start("a"), words.start("b")
+    words.until("one each", lambda: [len(runner.active) for runner in (a, b)] == [1, 1])
+    for _ in range(5):
+        words.write(20)
+        words.until("all is counted", words.whole)
+    assert a.process != b.process
+    assert caplog.text.count("was copied (a cloned volume, a snapshot, an image)") == 1
+    assert words.sent() == words.expected()
+    ids = {name: (words.folder / name / "process-id").read_text() for name in "ab"}
+    assert ids == {"a": a.process, "b": b.process}, "a restart begins with its own"
 
 
 def test_an_application_goes_to_exactly_once_and_back_on_its_folder_and_changelog(

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -667,7 +668,7 @@ def test_a_callback_that_raises_leaves_nothing_open_and_a_second_close_does_noth
     a._listeners["close"] = fails
     with pytest.raises(RuntimeError, match="no closing of 0_"):
         a.close()
-    assert (a.active, other.claimed(), a._consumer._closed, a._restorer._consumer._closed) == ([], set(), True, True)
+    assert (a.active, other.claimed(), a._consumer._closed, a._restorer._consumer._closed) == ([], {}, True, True)
     a.close()
     command = f"from apportion.clients.state_dir import StateFolder; StateFolder.of({str(other.path)!r})"
     for taken in (True, False):
@@ -675,6 +676,42 @@ def test_a_callback_that_raises_leaves_nothing_open_and_a_second_close_does_noth
         assert ("in use by another process" in stranger.stderr) == taken == bool(stranger.returncode)
         if taken:
             other.close()
+
+
+def test_threads_that_begin_in_a_fresh_folder_at_the_same_moment_share_it(tmp_path: Path) -> None:
+    """Each writes what the folder is used for: no one takes another's half-written file away."""
+    topology = Topology.of(Subtopology(("clicks",), "clicks-changelog"))
+    together = threading.Barrier(8)
+
+    def begin(_: int) -> str:
+        folder = StateFolder.of(tmp_path)
+        together.wait()
+        for _ in range(50):
+            folder.used_for("clicks", topology)
+        return folder.process_id
+
+    with ThreadPoolExecutor(8) as threads:
+        assert len(set(threads.map(begin, range(8)))) == 1
+    assert not list(tmp_path.glob("*.draft"))
+
+
+def test_a_task_whose_file_another_thread_of_the_process_keeps_says_which(
+    app: Callable[..., App], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That thread hangs in its work, and so has not heard that the task is another's."""
+    monkeypatch.setattr("apportion.clients.restore.ABSENT_S", 0.5)
+    one = app(partitions=1)
+    hanging = one.start("hanging", process="p", session_timeout_ms=3000)
+    one.until("it runs", lambda: len(hanging.active) == 1)
+    del one.runners["hanging"]
+    hanging._consumer._coordinator._disable_heartbeat()
+    waiting = one.start("waiting", process="p")
+    one.until("it is told", lambda: "still has its file open" in caplog.text)
+    assert "task 0_0 waits: another runner of this process, in thread 'MainThread', still has its file" in caplog.text
+    assert waiting.active == []
+    hanging.close()
+    one.write(5)
+    one.until("it runs", lambda: len(one.stored()) == 5)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -212,8 +212,8 @@ class Delivery(ABC):
         """Make a commit lasting: all that was sent stands in the logs. False where it came too late, and is undone."""
 
     @abstractmethod
-    def abort(self) -> None:
-        """Undo what was sent since ``begin``, as far as that can be."""
+    def abort(self, why: object) -> None:
+        """Undo what was sent since ``begin``, as far as that can be; ``why``: what made it fail."""
 
     def close(self) -> None:
         """Let go of the producer; what was not answered by then is given up, and read again by the next owner."""
@@ -253,7 +253,7 @@ class AtLeastOnce(Delivery):
     def begin(self) -> None:
         """Nothing: records count as soon as they stand in a log."""
 
-    def abort(self) -> None:
+    def abort(self, why: object) -> None:
         """Nothing: what stands in a log stays."""
 
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
@@ -282,6 +282,8 @@ class ExactlyOnce(Delivery):
         The same for the same ``state_dir``: a restart ends at once what a killed process left open.
     timeout_s
         After how long the brokers abort what nobody ended.
+    another_id
+        Gives the id to go on with once another process turns out to have this one, too.
     Raises
         Unavailable where the user has no right to the transactional id; KafkaError where the brokers do not answer.
     """
@@ -289,7 +291,11 @@ class ExactlyOnce(Delivery):
     exact = True
     behind = 1  # the record that ends a transaction
 
-    def __init__(self, connection: Mapping[str, Any], transactional_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, connection: Mapping[str, Any], transactional_id: str, timeout_s: float, another_id: Callable[[], str]
+    ) -> None:
+        self._timeout_s, self._another_id = timeout_s, another_id
+        self._begun_at = 0.0
         self._settings = {
             **connection,
             "acks": "all",
@@ -312,7 +318,7 @@ class ExactlyOnce(Delivery):
         # kafka-python keeps offsets of a transaction that was refused, and would send them with the next one: under the
         # generation of now, for partitions that are others' by now.
         self._producer._transaction_manager._pending_txn_offset_commits.clear()
-        self._begun = True
+        self._begun, self._begun_at = True, time.time()
         self._producer.begin_transaction()
 
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
@@ -328,14 +334,17 @@ class ExactlyOnce(Delivery):
         self._begun = False
         return True
 
-    def abort(self) -> None:
+    def abort(self, why: object) -> None:
         """Undo a transaction, or end a producer of which it is not known where it stands.
 
-        A new producer of the same transactional id ends what its predecessor left, one way or the other.
+        A new producer of the same transactional id ends what its predecessor left, one way or the other. Brokers fence
+        a producer by themselves only after the time-out: before, another one of the same id did it.
         """
         if not self._begun:
             return
         self._begun = False
+        if is_fenced(why) and time.time() - self._begun_at < self._timeout_s:
+            self._settings["transactional_id"] = self._another_id()
         if self._producer is not None:
             manager = self._producer._transaction_manager
             try:
@@ -366,6 +375,12 @@ class ExactlyOnce(Delivery):
         self._producer._sender.wakeup()
         if not result.wait(timeout_ms=OFFSETS_S * 1000):
             raise KafkaTimeoutError(f"the coordinator of the transaction did not answer within {OFFSETS_S:g} s")
+
+
+def is_fenced(why: object) -> bool:
+    """Whether it is the brokers' answer to a producer that was replaced, or has that answer inside."""
+    reasons = (why, *getattr(why, "args", ()))
+    return any(isinstance(reason, (ProducerFencedError, InvalidProducerEpochError)) for reason in reasons)
 
 
 def may_pass(error: BaseException) -> bool:

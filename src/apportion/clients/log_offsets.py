@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from kafka.admin import ConfigResourceType
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaError
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
 
 from apportion.wire.primitives import uuid_text
 
@@ -34,6 +35,8 @@ class LogOffsets:
 
     def __init__(self, consumer: Any) -> None:
         self._cluster, self._manager = consumer._cluster, consumer._client._manager
+        servers = consumer.config["bootstrap_servers"]
+        self._server = servers if isinstance(servers, str) else servers[0]
         # The end is the high watermark: what may yet be aborted lies before it, and is waited for.
         settings = {**consumer.config, "isolation_level": "read_uncommitted"}
         self._fetcher = Fetcher(consumer._client, consumer._subscription, **settings)
@@ -70,6 +73,30 @@ class LogOffsets:
             texts = [config.value for config in answer.configs if config.name == "delete.retention.ms"]
             self._retention_ms[topic] = int(texts[0]) if texts and texts[0] else DELETE_RETENTION_MS
         return self._retention_ms[topic]
+
+    def held(self, pair: Any, at: int) -> str:
+        """What keeps readers of committed records at that offset of a partition, and which command ends it."""
+        start = f"nothing behind offset {at} of {pair.topic}, partition {pair.partition}, can be read"
+        topic = DescribeProducersRequest.TopicRequest(name=pair.topic, partition_indexes=[pair.partition])
+        request = DescribeProducersRequest(topics=[topic])
+        leader = self._cluster.leader_for_partition(pair)
+        question = self._manager.call_soon(lambda: self._manager.send(request, node_id=leader))
+        try:
+            [partition] = self._wait(question, DEADLINE_S).topics[0].partitions
+        except KafkaError as error:
+            return f"{start}, and its leader does not say why ({type(error).__name__})"
+        begun = [producer for producer in partition.active_producers if producer.current_txn_start_offset >= 0]
+        if not begun:
+            return f"{start}, though no transaction is open there"
+        first = min(begun, key=lambda producer: producer.current_txn_start_offset)
+        newest = datetime.fromtimestamp(first.last_timestamp / 1000, UTC).isoformat(" ", "seconds")
+        command = f"kafka-transactions.sh --bootstrap-server {self._server} abort --topic {pair.topic}"
+        return (
+            f"{start}: producer {first.producer_id} (epoch {first.producer_epoch}) has a transaction open from offset "
+            f"{first.current_txn_start_offset} on, since {newest} or earlier. Brokers abort it after its time-out; if "
+            f"they do not, abort it: {command} --partition {pair.partition} "
+            f"--start-offset {first.current_txn_start_offset}"
+        )
 
     def _ask(self, spec: int, pairs: Iterable[Any]) -> dict[Any, int]:
         now = time.monotonic()

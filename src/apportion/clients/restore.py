@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
 from apportion.clients.log_offsets import LogOffsets
 from apportion.clients.state_dir import StateFolder
@@ -31,6 +32,12 @@ KNOW_S: Final = 5.0
 CLOSE_MS: Final = 5000
 ABSENT_S: Final = 5.0
 """Seconds after which a changelog's partition that a store is open for, and that cannot be read, is told of."""
+HELD_S: Final = 10.0
+"""Seconds without a step forward after which the log says what a waiting task waits for."""
+PAUSE_S: Final = 1.0
+"""A process that did nothing for longer, and for longer than deletions are kept, looks at its copies anew."""
+CLOCK_AHEAD_MS: Final = 1000
+"""A store that is whole at a later moment than now, by more than this, was written while the clock was wrong."""
 
 
 class Restorer:
@@ -62,13 +69,16 @@ class Restorer:
         self._stale: dict[Task, set[bytes]] = {}
         self._absent: dict[Any, float] = {}
         self._life: dict[Task, str] = {}
+        self._cut: dict[Any, str] = {}
+        self._stands: dict[Task, tuple[int, float]] = {}
+        self._ran_at = time.time()
         self._looked = self._searched = 0.0
         self._known = self._on_disk()
         self._consumer = KafkaConsumer(
             **connection,
             group_id=None,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",  # what is missing is for ``_reassign`` to judge
             isolation_level="read_committed",
         )
         self._offsets = LogOffsets(self._consumer)
@@ -77,13 +87,14 @@ class Restorer:
 
     def lags(self) -> dict[Task, int]:
         """Task to messages that its local store misses, as last looked up; what other threads have open they tell."""
-        open_elsewhere = self.folder.claimed() - set(self.open)
+        open_elsewhere = self.folder.claimed().keys() - set(self.open)
         known = {task: at for task, at in self._known.items() if task in self._ends and task not in open_elsewhere}
         return {task: max(0, self._ends[task] - at) for task, at in known.items()}
 
     def keep(self, tasks: Collection[Task]) -> None:
         """Have exactly these stores open, and read their changelogs from where each one stands."""
         self._wanted = set(tasks)
+        self._stands.clear()
         self._goal.clear()  # somebody else may have written since a task last waited here
         for task in sorted(set(self.open) - self._wanted):
             self.give_back(task, self.open.pop(task))
@@ -92,6 +103,7 @@ class Restorer:
 
     def step(self, waiting: Collection[Task], timeout_ms: int) -> list[Task]:
         """Read a batch; returns the tasks of ``waiting`` whose stores now hold all that their changelogs do."""
+        self._note_pause()
         self._open_wanted()
         self._reassign()
         if not self.open:
@@ -100,16 +112,41 @@ class Restorer:
         self._set_goals(waiting)
         if self._whole(waiting):
             timeout_ms = 0
-        for pair, records in self._consumer.poll(timeout_ms=timeout_ms, max_records=5000).items():
+        for pair, records in self._read(timeout_ms).items():
             task = self._task_of(pair)
-            if task in self.open and not self._of_another_life(task):
+            if task in self.open and pair not in self._cut and not self._of_another_life(task):
                 self._apply(task, records)
                 self._count(len(records), task in waiting)
         self._look()
+        self._tell_waits(waiting)
         return self._whole(waiting)
 
+    def _read(self, timeout_ms: int) -> Mapping[Any, list[Any]]:
+        """A batch; nothing of a changelog that has lost what comes next, by retention or at the broker."""
+        try:
+            records: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms, max_records=5000)
+        except OffsetOutOfRangeError as error:
+            self._cut |= dict.fromkeys(error.args[0], "what it was to read next of its changelog was deleted")
+            return {}
+        except LogTruncationError as error:
+            self._cut |= dict.fromkeys(error.divergent_offsets, "its changelog lost records that it has")
+            return {}
+        self._note_pause()
+        return records
+
+    def _note_pause(self) -> None:
+        """After a pause (of the process or its machine), have copies judged anew whose changelog may have forgotten."""
+        now, before = time.time(), self._ran_at
+        self._ran_at = now
+        if now - before > PAUSE_S:
+            pause_ms = 1000 * (now - before)
+            pairs = [
+                pair for pair in self._consumer.assignment() if pause_ms > self._offsets.delete_retention_ms(pair.topic)
+            ]
+            self._cut |= dict.fromkeys(pairs, "")
+
     def _whole(self, waiting: Iterable[Task]) -> list[Task]:
-        read = {self._task_of(pair) for pair in self._consumer.assignment()}
+        read = {self._task_of(pair) for pair in self._consumer.assignment() - self._cut.keys()}
         known = [task for task in sorted(waiting) if task in self.open and task in self._goal and task in read]
         return [task for task in known if self._at(task) >= self._goal[task] and not self._of_another_life(task)]
 
@@ -149,7 +186,14 @@ class Restorer:
         """Open what is wanted and not open yet; what another thread of ours still has comes at a later step."""
         for task in sorted(self._wanted - set(self.open)):
             if self.folder.claim(task):
+                self._absent.pop(task, None)
                 self._open(task)
+            elif self._absent_for_long(task):
+                log.warning(
+                    "task %s waits: another runner of this process, in thread %r, still has its file open; it lets go "
+                    "at its next poll",
+                    *(task, self.folder.claimed().get(task, "")),
+                )
 
     def _open(self, task: Task) -> None:
         """Open the store of a claimed task; where that fails it may be claimed again."""
@@ -175,7 +219,7 @@ class Restorer:
                 stale.discard(record.key)
             elif record.key:
                 stale.add(record.key)
-        store.apply(changes, position, epoch, self.origin(task, whole_ms))
+        store.apply(changes, position, epoch, self.origin(task, min(whole_ms, time.time() * 1000)))
         self._known[task] = position
 
     def _count(self, messages: int, waited: bool) -> None:
@@ -191,12 +235,14 @@ class Restorer:
         fresh = [task for task in waiting if task in self.open and task not in self._goal]
         ends = self._offsets.end(self._there([self._pair(task) for task in fresh]))
         for pair, end in ends.items():
-            self._goal[self._task_of(pair)] = self._ends[self._task_of(pair)] = end
+            self._goal[self._task_of(pair)] = end
+            self._note_end(self._task_of(pair), end)
 
     def _at(self, task: Task) -> int:
         """The next offset to read: compaction and ends of transactions leave holes that no record tells of."""
-        read = self._consumer.position(self._pair(task), timeout_ms=0)  # what is known: nobody is asked
-        return max(read or 0, self.open[task].position)
+        state = self._consumer._subscription.assignment.get(self._pair(task))
+        read = None if state is None else state.position
+        return max(0 if read is None else read.offset, self.open[task].position)
 
     def _look(self, force: bool = False) -> None:
         """Ask for the ends of the changelogs of all tasks that have a store here, now and then."""
@@ -204,7 +250,32 @@ class Restorer:
             return
         self._looked = time.monotonic()
         pairs = {self._pair(task): task for task in self._known}
-        self._ends |= {pairs[pair]: end for pair, end in self._offsets.end(self._there(pairs)).items()}
+        for pair, end in self._offsets.end(self._there(pairs)).items():
+            self._note_end(pairs[pair], end)
+
+    def _note_end(self, task: Task, end: int) -> None:
+        """A changelog that ends before where it ended, or before what is in the store, has lost its end."""
+        self._ends[task], goal = end, self._goal.get(task, end)
+        if end < goal:
+            self._goal[task] = end
+            log.warning(
+                "the changelog %s, partition %d, lost its end at the broker: it ended at %d, and ends at %d now; task "
+                "%s waits until it has what is there",
+                *(*self._pair(task), goal, end, task),
+            )
+        if task in self.open and end < self.open[task].position:
+            self._cut[self._pair(task)] = "its changelog lost records that it has"
+
+    def _tell_waits(self, waiting: Iterable[Task]) -> None:
+        """Say what holds a task up that has not come forward for some time: again each time that it is as long."""
+        now = time.monotonic()
+        for task in [task for task in waiting if task in self._goal and task in self.open]:
+            at, since = self._stands.get(task, (-1, now))
+            if at != self._at(task):
+                self._stands[task] = self._at(task), now
+            elif now - since > HELD_S and at < self._goal[task]:
+                self._stands[task] = at, now
+                log.warning("task %s waits for its state: %s", task, self._offsets.held(self._pair(task), at))
 
     def _learn_topics(self, patience_s: float) -> None:
         """Wait until the client knows the changelogs of what is stored here, so that the first join can tell of it."""
@@ -224,8 +295,7 @@ class Restorer:
         for pair in set(pairs) - unread:
             self._absent.pop(pair, None)
         for pair in unread:
-            if now - self._absent.setdefault(pair, now) > ABSENT_S and self._task_of(pair) in self._wanted:
-                self._absent[pair] = math.inf  # once
+            if self._task_of(pair) in self._wanted and self._absent_for_long(pair):
                 log.warning(
                     "the changelog %s has no partition %d: task %s waits until it has as many as the widest source"
                     if pair in absent
@@ -239,11 +309,19 @@ class Restorer:
             cluster.request_update()
         return [pair for pair in pairs if pair not in absent]
 
+    def _absent_for_long(self, key: Any) -> bool:
+        """Whether what a task needs has been away for ABSENT_S now: true once."""
+        now = time.monotonic()
+        long = now - self._absent.setdefault(key, now) > ABSENT_S
+        if long:
+            self._absent[key] = math.inf
+        return long
+
     def _reassign(self) -> None:
         """Read the changelogs of exactly the open stores, as far as it is known where they begin and end."""
         pairs = {self._pair(task): task for task in sorted(self.open)}
         pairs = {pair: pairs[pair] for pair in self._there(pairs)}
-        remade = {pair for pair, task in pairs.items() if self._of_another_life(task)}
+        remade = {pair for pair, task in pairs.items() if pair in self._cut or self._of_another_life(task)}
         before = set(self._consumer.assignment())
         stay = before & set(pairs) - remade
         new = sorted(set(pairs) - stay)
@@ -254,7 +332,8 @@ class Restorer:
             self._consumer.assign(sorted(stay | set(known)))
         for pair in known:
             task = pairs[pair]
-            why = self._not_its_own(pair, begin[pair], end[pair])
+            why = self._cut.pop(pair, "")
+            why = self._not_its_own(pair, begin[pair], end[pair]) or (why if self.open[task].position else "")
             if why:
                 log.warning("the state of task %s begins anew: %s", task, why)
                 self._anew(task)
@@ -282,6 +361,11 @@ class Restorer:
         if not begin <= position <= end:
             return f"its position {position} is not within the changelog {pair.topic}, {begin} to {end}"
         age_ms = time.time() * 1000 - origin.whole_ms
+        if position < end and age_ms < -CLOCK_AHEAD_MS:
+            return (
+                f"by the clock, it is whole {-age_ms / 1000:.0f} s from now: the clock was ahead when it was written "
+                f"or is behind now, and the changelog {pair.topic} may have forgotten deletions since"
+            )
         if position < end and age_ms > (retention_ms := self._offsets.delete_retention_ms(pair.topic)):
             return (
                 f"it was last whole {age_ms / 1000:.0f} s ago, and the changelog {pair.topic} forgets after "

@@ -24,17 +24,19 @@ class StateFolder:
     """A folder that this process has; ``of`` gives every thread the same one.
 
     process_id
-        Written at the first use, so that a restart on the folder is the same process.
+        Written at the first use, so that a restart on the folder is the same process; see ``renew``.
     """
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._lock = _locked(path / "lock")
+        for draft in path.glob("*.draft"):  # of a process that died in the middle
+            draft.unlink(missing_ok=True)
         self.process_id = _process_id(path / "process-id")
         self._users = 0
         self._application: str | None = None
-        self._claimed: set[Task] = set()
+        self._claimed: dict[Task, str] = {}
         self._numbers: set[int] = set()
 
     @classmethod
@@ -68,18 +70,25 @@ class StateFolder:
         with _guard:
             if task in self._claimed:
                 return False
-            self._claimed.add(task)
+            self._claimed[task] = threading.current_thread().name
             return True
 
     def release(self, task: Task) -> None:
         """The file is closed."""
         with _guard:
-            self._claimed.discard(task)
+            self._claimed.pop(task, None)
 
-    def claimed(self) -> set[Task]:
-        """Tasks whose files are open in some thread of ours."""
+    def claimed(self) -> dict[Task, str]:
+        """Tasks whose files are open in some thread of ours, and the thread's name."""
         with _guard:
-            return set(self._claimed)
+            return dict(self._claimed)
+
+    def renew(self, process_id: str) -> None:
+        """Take another process id in place of that one: another process has it, too, since the folder was copied."""
+        with _guard:
+            if self.process_id == process_id:
+                self.process_id = str(uuid.uuid4())
+                _write_whole(self.path / "process-id", self.process_id)
 
     def take_number(self) -> int:
         """The smallest number that no other consumer of this process has: the same again after a restart."""
@@ -162,8 +171,8 @@ def _locked(path: Path) -> Any:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Whole or not there, whenever the process dies or the disk is full."""
-    draft = path.with_suffix(".draft")
+    """Whole or not there, whenever the process dies or the disk is full, whoever else writes it meanwhile."""
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.draft")
     draft.write_text(text, encoding="utf-8")
     os.replace(draft, path)
 

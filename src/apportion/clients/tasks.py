@@ -45,6 +45,7 @@ from apportion.clients.delivery import (
     Output,
     RunningTask,
     Unanswered,
+    is_fenced,
     may_pass,
 )
 from apportion.clients.input_watch import InputWatch
@@ -192,7 +193,22 @@ class TaskRunner:
             return AtLeastOnce(connection)
         number = self.folder.take_number()
         opened.callback(self.folder.give_number, number)
-        return ExactlyOnce(connection, f"{self.application}-{self.process}-{number}", self._transaction_timeout_s)
+
+        def own_id() -> str:
+            return f"{self.application}-{self.process}-{number}"
+
+        def another_id() -> str:
+            log.warning(
+                "another process has the transactional id %s, too: the state folder %s was copied (a cloned volume, a "
+                "snapshot, an image), and the two ended each other's transactions. This one takes an id of its own; "
+                "give each process a folder of its own, empty at first",
+                *(own_id(), self.folder.path),
+            )
+            self.folder.renew(self.process)
+            self.process = self.folder.process_id
+            return own_id()
+
+        return ExactlyOnce(connection, own_id(), self._transaction_timeout_s, another_id)
 
     @property
     def active(self) -> list[Task]:
@@ -338,7 +354,7 @@ class TaskRunner:
         written = self._written(fresh, until)
         refused = min(fresh, key=lambda sent: sent.failed_at, default=None)
         if refused is not None and refused.error is not None:
-            if isinstance(refused, RunningTask):
+            if isinstance(refused, RunningTask) and not is_fenced(refused.error):
                 self._hold(refused)
             raise refused.error
         if any(sent.waits for sent in fresh):
@@ -367,7 +383,7 @@ class TaskRunner:
         Whether a transaction without an answer was committed decides nothing here: what is read says so.
         """
         log.warning("what was done since the last commit is undone, and done again: %s", why)
-        self._delivery.abort()
+        self._delivery.abort(why)
         self._outbox.clear()
         for task in list(self._running):
             self._stop(task)
@@ -397,6 +413,8 @@ class TaskRunner:
                 self._tell_wait(state, state in fresh)
             elif state.answers or state.error:
                 offsets = state.take_answers()
+                if offsets is None and self._delivery.exact:
+                    continue  # all is undone, and the log says so
                 if offsets is None:
                     log.warning("what task %s changed is not written: %s; it is tried again", state.task, state.error)
                 else:
