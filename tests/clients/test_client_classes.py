@@ -28,7 +28,11 @@ from apportion.clients.kafka_python.fetcher import ApportionFetcher
 from apportion.errors import MissingExtra, install_command
 
 DOCS = Path(__file__).parents[2] / "docs"
-OURS = [(KAFKA_PYTHON, ApportionCoordinator), (KAFKA_PYTHON, ApportionFetcher), (AIOKAFKA, ApportionGroupCoordinator)]
+OURS: list[tuple[Any, type[Any]]] = [
+    (KAFKA_PYTHON, ApportionCoordinator),
+    (KAFKA_PYTHON, ApportionFetcher),
+    (AIOKAFKA, ApportionGroupCoordinator),
+]
 
 
 class Lacking:

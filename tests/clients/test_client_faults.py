@@ -226,7 +226,12 @@ def test_a_member_reads_on_and_commits_while_its_join_waits_for_another(broker: 
             until(lambda: reader.poll() or coordinator.rebalance_in_progress())
             write(broker, topic, 25, 4)
             read: list[tuple[int, int]] = []
-            until(lambda: read.extend(reader.poll()) or len(read) == 50, 10)
+
+            def all_read() -> bool:
+                read.extend(reader.poll())
+                return len(read) == 50
+
+            until(all_read, 10)
             reader.poll()  # of a GroupConsumer, what the last call gave counts as done now
             reader.consumer.commit()
             assert coordinator.rebalance_in_progress(), "the join still waits"

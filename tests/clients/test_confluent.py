@@ -340,8 +340,9 @@ def test_a_setting_that_would_not_be_followed_is_refused_at_once_with_what_to_wr
 
 @pytest.mark.parametrize("option", ["lag", "on_plan", "acting", "facts"])
 def test_an_option_of_another_kind_is_refused_where_the_assignor_is_made(option: str) -> None:
+    wrong: dict[str, Any] = {option: "x"}
     with pytest.raises(BadInput, match=rf"{option}: found 'x'; needed an? "):
-        assignor("lag-aware", **{option: "x"})
+        assignor("lag-aware", **wrong)
 
 
 def test_a_topic_in_place_of_topics_is_refused():

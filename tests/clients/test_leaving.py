@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.errors import CoordinatorNotAvailableError
@@ -43,7 +44,8 @@ def members(broker: Broker, group: str) -> int:
 def test_a_printed_loop_leaves_its_group_at_sigterm(broker: Broker, tmp_path: Path, page: str, number: int) -> None:
     topic, group = new_name("leaving"), new_name("leaving")
     broker.create_topic(topic, 2)
-    broker.create_topic(f"{group}-changelog", 2, **{"cleanup.policy": "compact"})
+    compacted: dict[str, Any] = {"cleanup.policy": "compact"}
+    broker.create_topic(f"{group}-changelog", 2, **compacted)
     source = loops(page)[number]
     for printed, ours in {
         '"clicks"': repr(topic), '("words",)': f"({topic!r},)", '"ads"': repr(group),
