@@ -20,10 +20,10 @@ not know of it, Java's for one, reads no more than Kafka's own bytes and hands o
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Thread
-from time import monotonic
 from typing import Final
 from zlib import crc32
 
@@ -110,7 +110,7 @@ class WarmUp:
         self._ready = COLD
         self._until: float | None = None
         self._warm: set[Place] = set()
-        self._thread: Thread | None = None
+        self._thread: threading.Thread | None = None
         self._warming: frozenset[Place] = frozenset()
 
     def fact(self) -> int:
@@ -125,14 +125,14 @@ class WarmUp:
         if not user_data:
             self._until, self._ready = None, COLD
         elif self._until is None:
-            self._until = monotonic() + self._patience_s
+            self._until = time.monotonic() + self._patience_s
         self._assigned = user_data, frozenset(_places(given.partitions))
 
     def look(self) -> tuple[bool, set[Place]]:
         """Begin what is to be done; whether to join again, being ready, and what was warmed up for nothing."""
         user_data, given = self._assigned
         coming = set(_places(read_sticky(user_data).owned)) if user_data else set()
-        late = self._until is not None and monotonic() >= self._until
+        late = self._until is not None and time.monotonic() >= self._until
         if self._thread is not None and not self._thread.is_alive():
             self._warm |= self._warming
             self._thread = None
@@ -151,7 +151,10 @@ class WarmUp:
             self._ready = ready
             return True, dropped
         if self._thread is None:
-            self._warming, self._thread = cold, Thread(target=self._do, args=(cold,), name="warm-up", daemon=True)
+            self._warming, self._thread = (
+                cold,
+                threading.Thread(target=self._do, args=(cold,), name="warm-up", daemon=True),
+            )
             self._thread.start()
         return False, dropped
 

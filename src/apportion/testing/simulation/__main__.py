@@ -1,0 +1,77 @@
+"""``python -m apportion.testing.simulation --faults N --seed S``: generated schedules until N faults were put in.
+
+One JSON line at the end: ``{"seed", "hours" (virtual), "events": {kind: n}, "failures": [{"seed", "check",
+"schedule"}]}``; exit 1 if there are failures. ``--show`` prints the events of the first run instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from apportion.errors import ApportionError
+from apportion.testing.simulation.schedules import Plan, draw, run, shortened
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run schedules, and say what failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m apportion.testing.simulation", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("--faults", type=int, default=500, help="put in so many faults (default: 500)")
+    parser.add_argument("--seed", type=int, default=1, help="the first schedule's seed; the next have the next ones")
+    parser.add_argument("--show", action="store_true", help="print the events of this seed's run alone")
+    arguments = parser.parse_args(words)
+    try:
+        return show(arguments.seed) if arguments.show else sweep(arguments.seed, arguments.faults)
+    except ApportionError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def show(seed: int) -> int:
+    """The events of one run, a JSON line each."""
+    result = run(draw(seed))
+    for event in result.events:
+        print(json.dumps(event))
+    if result.failure is not None:
+        print(result.failure, file=sys.stderr)
+    return int(result.failure is not None)
+
+
+def sweep(first: int, faults: int) -> int:
+    """Runs of one seed after the other until so many faults were put in."""
+    events: Counter[str] = Counter()
+    failures, seconds, seed, put_in = [], 0.0, first, 0
+    while put_in < faults:
+        plan = draw(seed)
+        result = run(plan)
+        seconds += result.seconds
+        put_in += sum(result.faults.values()) or 1
+        events.update(result.faults)
+        events["join"] += result.joins
+        if result.failure is not None:
+            check, script = result.failure.check, shortest(plan, result.failure.check)
+            failures.append({"seed": seed, "check": check, "schedule": script})
+            print(f"seed {seed}: {result.failure}", file=sys.stderr)
+        seed += 1
+    print(json.dumps({"seed": first, "hours": round(seconds / 3600, 3), "events": dict(events), "failures": failures}))
+    return int(bool(failures))
+
+
+def shortest(plan: Plan, check: str) -> list[object]:
+    """The plan's schedule without what the failure does not need."""
+
+    def fails(script: Sequence[object]) -> bool:
+        result = run(replace(plan, script=tuple(script)))  # type: ignore[arg-type]
+        return result.failure is not None and result.failure.check == check
+
+    return list(shortened(plan.script, fails))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""What must hold in every state of a run, looked at with each event.
+
+- ``two readers``: no two members of the group's current generation hold one partition.
+- ``commit back``: no committed offset is lower than the one before it.
+- ``commit ahead``: whatever is committed was given to a member's code.
+- ``twice``: a record that a member read and gave up in good order is not read again (no fault in reach).
+- ``once``: with transactions, each record counts once for readers of committed records.
+- ``lost``: in the end everything was read, and with transactions counts.
+- ``settles``: in the end each partition has one reader, and everything is committed.
+- ``crashed``: no exception leaves a member.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any, Final
+
+from apportion.errors import ApportionError
+from apportion.testing.simulation.stage import Process, Stage
+from apportion.wire.coordinator import Commit, GroupGeneration, decode
+
+CALM_S: Final = 25.0
+"""So long after a fault, records that are read twice have no excuse."""
+Pair = tuple[str, int]
+
+
+class CheckFailed(ApportionError):
+    """A promise is broken in this state; ``check`` is its name above."""
+
+    def __init__(self, check: str, sentence: str) -> None:
+        super().__init__(f"{check}: {sentence}")
+        self.check, self.sentence = check, sentence
+
+
+class Checks:
+    """The checks of one run.
+
+    sources
+        Topics whose records members read and commit.
+    counted
+        The topic into which members of exactly once send each record's value, if they do.
+    """
+
+    def __init__(self, stage: Stage, sources: list[str], counted: str | None = None) -> None:
+        self.stage, self.sources, self.counted = stage, sources, counted
+        self.committed: dict[tuple[str, str, int], int] = {}
+        self.members: dict[str, set[str]] = defaultdict(set)
+        self.generations = 0
+        self.holds: dict[Pair, dict[Process, float]] = defaultdict(dict)
+        self.read: dict[Pair, dict[int, tuple[Process, float]]] = defaultdict(dict)
+        self.whole: dict[Pair, int] = defaultdict(int)
+        self.outputs: dict[bytes | None, int] = {}
+        self._output_seen: dict[Pair, int] = defaultdict(int)
+        self.member_id: Callable[[Process], str] = lambda process: getattr(process, "member_id", lambda: "")()
+        stage.cluster.on_record.append(self._written)
+        stage.world.on_event.append(self._happened)
+
+    # -- what members say
+
+    def assigned(self, process: Process, pairs: set[Pair]) -> None:
+        """A member may read these from now on."""
+        self.stage.world.note("assigned", member=process.name, partitions=sorted(pairs))
+        for pair in pairs:
+            self.holds[pair][process] = self.stage.world.now
+            if self.counted is None:  # what a replaced member works on there, no commit of its own takes up
+                self._look_for_two(pair)
+
+    def given_up(self, process: Process, pairs: set[Pair], how: str) -> None:
+        """A member reads these no longer; ``how`` is revoked, lost or closed."""
+        self.stage.world.note(how, member=process.name, partitions=sorted(pairs))
+        for pair in pairs:
+            self.holds[pair].pop(process, None)
+
+    def given(self, process: Process, pair: Pair, offsets: list[int]) -> None:
+        """Records were given to a member's code."""
+        self.stage.world.note("read", member=process.name, partition=pair, offsets=[offsets[0], offsets[-1]])
+        now = self.stage.world.now
+        for offset in offsets:
+            before = self.read[pair].get(offset)
+            if before is not None and self.counted is None:
+                self._twice(process, pair, offset, *before)
+            self.read[pair][offset] = process, now
+
+    def _twice(self, process: Process, pair: Pair, offset: int, reader: Process, at: float) -> None:
+        calm = at - self.stage.troubled_until > CALM_S
+        if calm and not reader.dead:
+            raise CheckFailed(
+                "twice",
+                f"{reader.name} read offset {offset} of {pair} at {at:.1f} s, and {process.name} got it again at "
+                f"{self.stage.world.now:.1f} s, with no fault since {self.stage.troubled_until:.1f} s",
+            )
+
+    def _look_for_two(self, pair: Pair) -> None:
+        current = set().union(*self.members.values()) if self.members else set()
+        holders = [p for p in self.holds[pair] if not p.dead and self.member_id(p) in current]
+        if len(holders) > 1:
+            names = " and ".join(sorted(p.name for p in holders))
+            raise CheckFailed("two readers", f"{names} hold {pair}, and the group counts on each of them")
+
+    # -- what the coordinator writes
+
+    def _written(self, key: bytes, value: bytes | None) -> None:
+        if key[1] > 2:
+            return
+        record = decode(key, value)
+        if isinstance(record, GroupGeneration):
+            self.members[record.group] = {member.member_id for member in record.members}
+            self.generations += 1
+            self.stage.world.note("generation", number=record.generation, members=len(record.members))
+        elif isinstance(record, Commit):
+            self._commit(record)
+
+    def _commit(self, record: Commit) -> None:
+        pair, at = (record.topic, record.partition), (record.group, record.topic, record.partition)
+        if record.committed is None:
+            self.committed.pop(at, None)
+            return
+        if self.counted is not None:
+            return  # a transaction's offsets count with its marker: ``once`` and ``lost`` look at what came of them
+        before = self.committed.get(at, 0)
+        self.stage.world.note("committed", partition=pair, offset=record.committed)
+        if record.committed < before:
+            raise CheckFailed("commit back", f"the committed offset of {pair} went from {before} to {record.committed}")
+        self.committed[at] = record.committed
+        if pair[0] in self.sources and self._unread(pair, record.committed) is not None:
+            offset = self._unread(pair, record.committed)
+            raise CheckFailed(
+                "commit ahead", f"{record.committed} of {pair} is committed, and no member got offset {offset}"
+            )
+
+    def _unread(self, pair: Pair, below: int) -> int | None:
+        """The first offset of a record below that one which no member was given."""
+        read, at = self.read[pair], self.whole[pair]
+        while at < below and at in read:
+            at += 1
+        self.whole[pair] = at
+        return None if at >= below else at
+
+    # -- transactions
+
+    def _happened(self, event: dict[str, Any]) -> None:
+        if event["event"] == "crashed":
+            raise CheckFailed("crashed", f"{event['fiber']}: {event['error']}")
+        if event["event"] == "markers" and self.counted is not None:
+            self._count()
+
+    def _count(self) -> None:
+        for (topic, partition), log in self.stage.cluster.logs.items():
+            if topic == self.counted and log.stable > self._output_seen[topic, partition]:
+                for offset, _, value, _ in log.values(begin=self._output_seen[topic, partition]):
+                    if value in self.outputs:
+                        raise CheckFailed("once", f"{value!r} counts twice: offset {offset} of {topic} {partition}")
+                    self.outputs[value] = offset
+                self._output_seen[topic, partition] = log.stable
+
+    # -- the end
+
+    def settled(self) -> str:
+        """Why the group is not at rest yet; "" if it is."""
+        for topic in self.sources:
+            for p in range(self.stage.cluster.topics[topic]):
+                holders = [x for x in self.holds[topic, p] if not x.dead]
+                if len(holders) != 1:
+                    return f"{topic} {p} is held by {[x.name for x in holders]}"
+        return self._unfinished()
+
+    def _unfinished(self) -> str:
+        for topic in self.sources:
+            for p in range(self.stage.cluster.topics[topic]):
+                log = self.stage.cluster.logs[topic, p]
+                if (
+                    self.counted is None
+                    and max((self.committed.get((g, topic, p), 0) for g in self.members), default=0) < log.end
+                ):
+                    return f"{topic} {p} is not committed to its end {log.end}"
+        if self.counted is not None:
+            values = {
+                v for (t, _), log in self.stage.cluster.logs.items() if t in self.sources for _, _, v, _ in log.values()
+            }
+            if missing := values - self.outputs.keys():
+                return f"{len(missing)} records do not count yet, such as {min(v for v in missing if v)!r}"
+        return ""

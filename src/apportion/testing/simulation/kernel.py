@@ -1,0 +1,234 @@
+"""One thread, virtual time, one source of chance: fibers in place of threads, and the world that runs them.
+
+Code under simulation calls ``sleep``, ``wait``, ``acquire`` and ``select`` as always; their stand-ins park the fiber
+(``World.park``), and the world resumes the next ready one, drawn from the seed, or moves the clock to the next timer.
+A host is a process: its fibers are frozen, thawed and killed together.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+try:
+    import greenlet
+except ImportError:  # pragma: no cover - tried in an environment without it
+    from apportion.errors import MissingExtra
+
+    raise MissingExtra("apportion.testing.simulation", "simulation") from None
+
+SWITCH_US: Final = 10
+"""Virtual microseconds that each turn of a fiber takes: code that spins until time passes sees it pass."""
+SLICE_US: Final = 5_000
+"""A fiber that has taken so much in one turn hands it over, as its system would make it."""
+EPOCH_S: Final = 1_700_000_000
+"""Unix time at which every world begins."""
+
+
+class Closed(greenlet.GreenletExit):  # type: ignore[misc]
+    """Raised in a fiber whose world has ended."""
+
+
+class Host:
+    """One process on one machine: fibers that live and die together, and a wall clock.
+
+    wall_s
+        How far its wall clock is from the world's, in seconds.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.wall_s = name, 0.0
+        self.frozen = self.dead = False
+        self.parked: list[Fiber] = []
+        self.on_death: list[Callable[[], object]] = []
+
+
+class Fiber:
+    """One line of execution on a host; ``token`` is what its next wake-up must name."""
+
+    def __init__(self, world: World, call: Callable[[], None], name: str, host: Host) -> None:
+        self.world, self.name, self.host = world, name, host
+        self.token: object | None = None
+        self.ended = False
+        self._greenlet = greenlet.greenlet(self._run, parent=world.hub)
+        self._call = call
+
+    def _run(self) -> None:
+        try:
+            self._call()
+        except greenlet.GreenletExit:
+            pass
+        except Exception as error:
+            self.world.crashed(self, error)
+        finally:
+            self.ended = True
+
+    def resume(self) -> None:
+        """Let it run until it parks."""
+        self._greenlet.switch()
+
+    def close(self) -> None:
+        """End it where it stands; what its ``finally`` blocks call returns or raises at once."""
+        for _ in range(8):
+            if self._greenlet.dead or not self._greenlet:
+                return
+            self._greenlet.throw(Closed)
+
+
+class World:
+    """Time, fibers, chance and the transcript of one run.
+
+    seed
+        Decides the order of ready fibers, delays, faults: everything that is drawn.
+    handover
+        Chance that a fiber hands its turn over at a clock read or a lock, as a thread may be preempted there.
+    """
+
+    def __init__(self, seed: int, handover: float = 0.0) -> None:
+        self.us, self.random, self.handover = 0, random.Random(seed), handover  # noqa: S311 - not for secrets
+        self.seed, self.hub = seed, greenlet.getcurrent()
+        self.current: Fiber | None = None
+        self.events: list[dict[str, Any]] = []
+        self.on_event: list[Callable[[dict[str, Any]], None]] = []
+        self.closing = False
+        self.turns = self._turn_us = 0
+        self._number = itertools.count()
+        self._ready: list[Fiber] = []
+        self._timers: list[tuple[int, int, Callable[[], object]]] = []
+        self._fibers: list[Fiber] = []
+        self._nobody = Host("world")
+
+    @property
+    def now(self) -> float:
+        """Virtual seconds since the world began."""
+        return self.us / 1e6
+
+    @property
+    def host(self) -> Host:
+        """The host whose fiber runs now."""
+        return self._nobody if self.current is None else self.current.host
+
+    def number(self) -> int:
+        """A number that nothing else in this world has."""
+        return next(self._number)
+
+    def note(self, event: str, **facts: Any) -> None:
+        """Add an event to the transcript, and have the checks look at it."""
+        line = {"at": round(self.now, 6), "event": event, **facts}
+        self.events.append(line)
+        for look in self.on_event:
+            look(line)
+
+    def crashed(self, fiber: Fiber, error: Exception) -> None:
+        """An exception that nothing in a fiber caught."""
+        if not self.closing:
+            self.note("crashed", fiber=fiber.name, error=f"{type(error).__name__}: {error}")
+
+    def at(self, delay_s: float, call: Callable[[], object]) -> None:
+        """Call something on no fiber, so many seconds from now; it must not park."""
+        heapq.heappush(self._timers, (self.us + max(0, int(delay_s * 1e6)), next(self._number), call))
+
+    def start(self, call: Callable[[], None], name: str, host: Host | None = None) -> Fiber:
+        """A new fiber, on the host of the running one unless another is named."""
+        fiber = Fiber(self, call, name, host or self.host)
+        self._fibers.append(fiber)
+        self._ready.append(fiber)
+        return fiber
+
+    def park(self, timeout_s: float | None = None) -> None:
+        """Hand the turn over until somebody wakes this fiber, or so many seconds have passed."""
+        if self.closing:
+            raise Closed
+        fiber = self.current
+        if fiber is None:
+            raise RuntimeError("code that waits ran on no fiber of the simulation: start it as a member's")
+        token = fiber.token = object()
+        if timeout_s is not None and timeout_s < 1e8:
+            self.at(timeout_s, lambda: self.wake(fiber) if fiber.token is token else None)
+        self.hub.switch()
+        if self.closing:
+            raise Closed
+
+    def wake(self, fiber: Fiber) -> None:
+        """A parked fiber is ready; one that is not parked stays as it is."""
+        if fiber.token is not None:
+            fiber.token = None
+            self._ready.append(fiber)
+
+    def spend(self, us: int) -> None:
+        """The running fiber takes so much virtual time; a thread whose slice is over is preempted here."""
+        self.us += us
+        if self.us - self._turn_us > SLICE_US and self.current is not None and not self.closing:
+            self._ready.append(self.current)
+            self.hub.switch()
+            if self.closing:
+                raise Closed
+
+    def may_hand_over(self) -> None:
+        """Where a thread may lose its turn, the seed decides whether this fiber does."""
+        if self.handover and self.current is not None and not self.closing and self.random.random() < self.handover:
+            self._ready.append(self.current)
+            self.hub.switch()
+            if self.closing:
+                raise Closed
+
+    def freeze(self, host: Host) -> None:
+        """None of its fibers run from now on; what is sent to it waits."""
+        host.frozen = True
+
+    def thaw(self, host: Host) -> None:
+        """Its fibers go on where they were."""
+        host.frozen = False
+        self._ready += host.parked
+        host.parked.clear()
+
+    def kill(self, host: Host) -> None:
+        """Its fibers never run again, and its connections break."""
+        host.dead = True
+        for call in host.on_death:
+            call()
+        host.on_death.clear()
+
+    def run(self, until_s: float) -> None:
+        """Let time pass up to then, or until nothing is left to happen."""
+        limit = int(until_s * 1e6)
+        while True:
+            while self._timers and self._timers[0][0] <= self.us:
+                heapq.heappop(self._timers)[2]()
+            if self._ready:
+                self._turn()
+            elif self._timers and self._timers[0][0] <= limit:
+                self.us = max(self.us, self._timers[0][0])
+            else:
+                self.us = max(self.us, limit)
+            if self.us >= limit:
+                return
+
+    def _turn(self) -> None:
+        ready = self._ready
+        fiber = ready.pop(self.random.randrange(len(ready)) if len(ready) > 1 else 0)
+        if fiber.host.dead or fiber.ended:
+            return
+        if fiber.host.frozen:
+            fiber.host.parked.append(fiber)
+            return
+        self.us += SWITCH_US
+        self.turns += 1
+        self._turn_us = self.us
+        self.current = fiber
+        try:
+            fiber.resume()
+        finally:
+            self.current = None
+
+    def close(self) -> None:
+        """End all fibers, so that nothing of this world runs in a later one."""
+        self.closing = True
+        for fiber in self._fibers:
+            fiber.close()
+        self._fibers.clear()
+        self._ready.clear()
+        self._timers.clear()

@@ -1,0 +1,246 @@
+"""What members run: a loop around a consumer, one around a ``TaskRunner`` of exactly once, and a hostile stranger."""
+
+from __future__ import annotations
+
+import inspect
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
+from kafka.errors import FencedInstanceIdError, KafkaError
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from apportion.clients.kafka_python import assignor
+from apportion.clients.stores import SqliteStore, Store
+from apportion.clients.tasks import TaskRunner
+from apportion.tasks.topology import Subtopology, Topology
+from apportion.testing.simulation.checks import Checks
+from apportion.testing.simulation.stage import Action, Process, Program
+
+TIMES: Final = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500, "max_poll_interval_ms": 20000}
+QUICK: Final = {**TIMES, "metadata_max_age_ms": 5000, "request_timeout_ms": 8000, "max_poll_records": 20}
+"""Settings of every consumer here, besides its strategy: time-outs short enough that each fault is over soon."""
+POLL_MS: Final = 300
+
+
+class Recording(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Has the checks know what a member holds, around a listener of somebody else's."""
+
+    def __init__(self, process: Process, checks: Checks, inner: Any) -> None:
+        self.process, self.checks, self.inner = process, checks, inner
+        self.held: set[tuple[str, int]] = set()
+
+    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+        """They are this member's before its own callback runs."""
+        fresh = set(map(tuple, assigned)) - self.held
+        self.held |= fresh
+        self.checks.assigned(self.process, fresh)
+        self._call("on_partitions_assigned", assigned)
+
+    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+        """They are this member's until its own callback has ended."""
+        self._end("on_partitions_revoked", revoked, "revoked")
+
+    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+        """They have been another's for some time."""
+        self._end("on_partitions_lost", lost, "lost")
+
+    def _end(self, method: str, partitions: Iterable[Any], how: str) -> None:
+        try:
+            self._call(method, partitions)
+        finally:
+            self.give_up(set(map(tuple, partitions)), how)
+
+    def give_up(self, partitions: set[tuple[str, int]] | None, how: str) -> None:
+        """Some, or all that are held."""
+        gone = self.held & (self.held if partitions is None else partitions)
+        self.held -= gone
+        self.checks.given_up(self.process, gone, how)
+
+    def _call(self, method: str, partitions: Iterable[Any]) -> None:
+        self.process.pause()
+        if self.inner is not None:
+            getattr(self.inner, method)(partitions)
+
+
+def reading(make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks) -> Program:
+    """A member that polls, works and commits.
+
+    make_consumer
+        Called with ``bootstrap_servers`` and ``client_id``, as far as it takes arguments.
+    make_listener
+        A listener, or what makes one of a consumer. With a method ``process(records)`` it works on what ``poll`` gave
+        and commits by itself; else the loop commits after each poll.
+    """
+
+    def program(process: Process) -> None:
+        connection = {"bootstrap_servers": process.stage.cluster.bootstrap.split(","), "client_id": process.member}
+        consumer = _called(make_consumer, connection)
+        inner = make_listener(consumer) if callable(make_listener) else make_listener
+        listener = Recording(process, checks, inner)
+        process.member_id = lambda: consumer.group_metadata().member_id  # type: ignore[attr-defined]
+        work = getattr(inner, "process", None)
+        consumer.subscribe(topics, listener=listener)
+        try:
+            while not process.leaving:
+                with _noting(process):
+                    records = consumer.poll(timeout_ms=POLL_MS)
+                    for pair, batch in sorted(records.items()):
+                        checks.given(process, tuple(pair), [record.offset for record in batch])
+                    process.pause()
+                    if work is not None:
+                        work(records)
+                    elif records and not consumer.config["enable_auto_commit"]:
+                        consumer.commit()
+        except FencedInstanceIdError:
+            process.stage.world.note("fenced", member=process.name)
+        finally:
+            process.leaving = True
+            if not process.stage.world.closing:
+                with suppress(KafkaError):
+                    consumer.close()
+                listener.give_up(None, "closed")
+
+    return program
+
+
+class _noting:  # noqa: N801 - used as a statement
+    """The client's own errors are what an application logs, and goes on; that it is fenced ends it."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def __enter__(self) -> None:
+        """Nothing."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> bool:
+        if not isinstance(error, KafkaError) or isinstance(error, FencedInstanceIdError):
+            return False
+        self.process.stage.world.note("refused", member=self.process.name, error=type(error).__name__)
+        from apportion.testing.simulation.stand_ins import world
+
+        world().park(0.1)
+        return True
+
+
+def _called(make: Callable[..., Any], connection: Mapping[str, Any]) -> Any:
+    parameters = inspect.signature(make).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return make(**connection)
+    named = {parameter.name for parameter in parameters}
+    if named <= connection.keys():
+        return make(**{name: connection[name] for name in named})
+    return make(",".join(connection["bootstrap_servers"]))
+
+
+def consumer_of(strategy: str, group: str = "group", **settings: Any) -> Callable[..., Any]:
+    """What makes a consumer with a strategy of ours."""
+
+    def make(**connection: Any) -> Any:
+        return KafkaConsumer(
+            **connection,
+            **{"enable_auto_commit": False, **QUICK, **settings},
+            group_id=group,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[assignor(strategy)],
+        )
+
+    return make
+
+
+def counting(folder: Path, source: str, counted: str, changelog: str, checks: Checks) -> Program:
+    """A process with a ``TaskRunner`` under exactly once: each record's value goes to ``counted``, and is kept."""
+    topology = Topology.of(Subtopology((source,), changelog))
+
+    def program(process: Process) -> None:
+        opened: list[Store] = []
+
+        def open_store(path: Path) -> Store:
+            opened.append(SqliteStore(path))
+            return opened[-1]
+
+        process.on_death.append(lambda: deque(map(Store.close, opened)))
+        heard = {
+            "on_active": lambda task: checks.assigned(process, {(source, task.partition)}),
+            "on_close": lambda task: checks.given_up(process, {(source, task.partition)}, "closed"),
+        }
+        with suppress(KafkaError), _runner(process, topology, folder, open_store=open_store, **heard) as runner:
+            while not process.leaving:
+                with _noting(process):
+                    _turn(process, runner, source, counted, checks)
+
+    return program
+
+
+def _runner(process: Process, topology: Topology, folder: Path, **options: Any) -> TaskRunner:
+    runner = TaskRunner(
+        topology,
+        application="tasks",
+        bootstrap_servers=process.stage.cluster.bootstrap,
+        state_dir=folder / process.member,
+        guarantee="exactly_once",
+        transaction_timeout_s=4.0,
+        **options,
+        consumer={**TIMES, "metadata_max_age_ms": 5000, "client_id": process.member, "max_poll_records": 20},
+        connection={"request_timeout_ms": 8000},
+    )
+    process.member_id = lambda: runner._consumer.group_metadata().member_id  # type: ignore[attr-defined]
+    process.on_death.append(runner.folder.close)  # the lock of a dead process is nobody's
+    return runner
+
+
+def _turn(process: Process, runner: TaskRunner, source: str, counted: str, checks: Checks) -> None:
+    for task, records in runner.poll(POLL_MS).items():
+        state = runner.state(task)
+        for record in records:
+            state.put(b"n", b"%d" % (int(state.get(b"n") or 0) + 1))
+            runner.send(counted, None, record.value, partition=task.partition)
+        checks.given(process, (source, task.partition), [record.offset for record in records])
+    process.pause()
+    runner.commit()
+
+
+class _Unreadable(AbstractPartitionAssignor):  # type: ignore[misc]
+    """User data that nobody can read, under a name that the group knows."""
+
+    def __init__(self, name: str, octets: bytes) -> None:
+        self._name, self._octets = name, octets
+
+    name = property(lambda self: self._name)
+
+    def supported_protocols(self) -> list[RebalanceProtocol]:
+        return [RebalanceProtocol.COOPERATIVE, RebalanceProtocol.EAGER]
+
+    def metadata(self, topics: Iterable[str]) -> Any:
+        return ConsumerProtocolSubscription(
+            version=1, topics=sorted(topics), user_data=self._octets, owned_partitions=[]
+        )
+
+    def assign(self, cluster: Any, members: Any) -> Any:
+        raise KafkaError("a stranger does not lead")
+
+    def on_assignment(self, assignment: Any, generation: int) -> None:
+        """Whatever it is."""
+
+
+def hostile(process: Process, action: Action) -> None:
+    """Join a group with unreadable user data, and leave when told."""
+    octets = process.stage.world.random.randbytes(23)
+    consumer = KafkaConsumer(
+        bootstrap_servers=process.stage.cluster.bootstrap.split(","),
+        client_id=process.name,
+        group_id=action["group"],
+        enable_auto_commit=False,
+        partition_assignment_strategy=[_Unreadable(action["strategy"], octets)],
+        **TIMES,
+    )
+    consumer.subscribe(action["topics"])
+    while not process.leaving:
+        with _noting(process):
+            consumer.poll(timeout_ms=POLL_MS)
+    with suppress(KafkaError):
+        consumer.close()

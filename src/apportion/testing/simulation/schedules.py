@@ -1,0 +1,227 @@
+"""Schedules drawn from a seed, runs of them, and the shortest schedule that still fails."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from apportion.testing import jars
+from apportion.testing.simulation import stand_ins
+from apportion.testing.simulation.checks import CheckFailed, Checks
+from apportion.testing.simulation.members import consumer_of, counting, reading
+from apportion.testing.simulation.stage import FAULTS, Action, Program, Stage
+
+SETTLE_S: Final = 90.0
+"""Within so many seconds of the last fault a group has one reader for each partition, and all is committed."""
+STRATEGIES: Final = ("cooperative-sticky", "sticky", "range", "roundrobin", "lag-aware", "failover")
+WHEN_READING: Final = ("Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat")
+WHEN_COUNTING: Final = (
+    *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "Produce", "InitProducerId"),
+    *("OffsetFetch", "SyncGroup"),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: what its members are, and what befalls them.
+
+    kind
+        ``reading`` (KafkaConsumer with our strategy) or ``counting`` (TaskRunner, exactly once).
+    """
+
+    seed: int
+    kind: str
+    strategy: str
+    settings: Mapping[str, Any]
+    version: str
+    handover: float
+    partitions: int
+    script: tuple[Action, ...]
+
+
+@dataclass
+class Run:
+    """What came of one run; ``failure`` is None if all checks held."""
+
+    events: list[dict[str, Any]]
+    failure: CheckFailed | None = None
+    seconds: float = 0.0
+    faults: dict[str, int] = field(default_factory=dict)
+    joins: int = 0
+
+
+def draw(seed: int, faults: int = 12) -> Plan:
+    """A plan with about so many faults, the same for the same seed."""
+    chance = random.Random(f"plan {seed}")  # noqa: S311 - not for secrets
+    kind = "counting" if chance.random() < 0.35 else "reading"
+    strategy = "streams" if kind == "counting" else chance.choice(STRATEGIES)
+    settings: dict[str, Any] = {}
+    if kind == "reading":
+        settings = {"static": chance.random() < 0.3, "enable_auto_commit": chance.random() < 0.2}
+    members = [f"m{n}" for n in range(chance.randint(2, 4))]
+    partitions = chance.randint(2, 6)
+    script: list[Action] = [{"at": 0, "do": "traffic", "topic": "records", "per_s": 4}]
+    script += [{"at": round(chance.uniform(0, 4), 3), "do": "start", "member": member} for member in members]
+    at = 6.0
+    for _ in range(faults):
+        at += chance.expovariate(1 / 3)
+        script.append({"at": round(at, 3), **_fault(chance, kind, strategy, members, partitions)})
+    # What a fault takes away comes back, and everybody is there in the end.
+    last = at + 12
+    script += [{"at": round(last, 3), "do": "start", "member": member} for member in members]
+    script.append({"at": round(last, 3), "do": "end of traffic"})
+    handover = chance.choice((0.0, 0.0, 0.02))
+    return Plan(seed, kind, strategy, settings, chance.choice(jars.KAFKA), handover, partitions, tuple(script))
+
+
+def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], partitions: int) -> dict[str, Any]:
+    do = chance.choice(["kill", "freeze", "close", "lose answer", *FAULTS])
+    member, node = chance.choice(members), chance.randint(1, 2)
+    seconds = round(chance.choice((chance.uniform(0.1, 3), chance.uniform(3, 20))), 3)
+    of_member: dict[str, Any] = {"do": do, "member": member}
+    when = chance.choice(WHEN_READING if kind == "reading" else WHEN_COUNTING)
+    if do in ("kill", "freeze", "drop") and chance.random() < 0.6:
+        of_member["when"] = when
+    if do == "grow":
+        return {
+            "do": do,
+            "topic": "records",
+            "partitions": partitions + 1,
+            "with": ["changelog", "counts"] * (kind == "counting"),
+        }
+    if do in ("hostile", "twin") and kind == "counting":
+        do, of_member = "drop", {"do": "drop", "member": member}
+    facts: dict[str, dict[str, Any]] = {
+        "kill": {**of_member, "for": seconds},
+        "freeze": {**of_member, "for": seconds},
+        "close": of_member,
+        "slow": {**of_member, "for": seconds, "takes": round(chance.uniform(0.05, 4), 3)},
+        "drop": of_member,
+        "part": {**of_member, "node": node, "for": seconds},
+        "lose answer": {**of_member, "when": when},
+        "stop broker": {"do": do, "node": node, "for": seconds},
+        "move coordinator": {"do": do, "node": node},
+        "fail append": {"do": do, "error": chance.choice(("NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"))},
+        "clock": {**of_member, "step": round(chance.uniform(-3600, 3600), 3)},
+        "twin": {**of_member, "for": seconds},
+        "hostile": {"do": do, "for": seconds, "group": "group", "topics": ["records"], "strategy": strategy},
+    }
+    return facts[do]
+
+
+def run(plan: Plan) -> Run:
+    """Play a plan to its end, or to the first check that fails."""
+    with tempfile.TemporaryDirectory(prefix="apportion-simulation-") as folder:
+        counts = plan.kind == "counting"
+        topics = {"records": plan.partitions} | (
+            {"changelog": plan.partitions, "counts": plan.partitions} if counts else {}
+        )
+
+        def program(checks: Checks) -> Program:
+            if counts:
+                return counting(Path(folder), "records", "counts", "changelog", checks)
+            settings = {name: value for name, value in plan.settings.items() if name != "static"}
+
+            def make(client_id: str, bootstrap_servers: list[str]) -> Any:
+                static = {"group_instance_id": client_id} if plan.settings.get("static") else {}
+                make_one = consumer_of(plan.strategy, **settings, **static)
+                return make_one(client_id=client_id, bootstrap_servers=bootstrap_servers)
+
+            return reading(make, None, ["records"], checks)
+
+        return play(
+            plan.seed, program, plan.script, topics=topics, sources=["records"], counted="counts" if counts else None,
+            version=plan.version, handover=plan.handover,
+        )  # fmt: skip
+
+
+def play(
+    seed: int,
+    program: Callable[[Checks], Program],
+    script: Iterable[Action],
+    *,
+    topics: Mapping[str, int],
+    sources: list[str],
+    counted: str | None = None,
+    version: str = jars.KAFKA[0],
+    handover: float = 0.0,
+    watch: Callable[[Stage, Checks], None] | None = None,
+) -> Run:
+    """Play a script, then wait until the group is at rest; what the checks find ends it."""
+    script = sorted(script, key=lambda action: float(action["at"]))
+    result = Run([])
+    with quiet():
+        stage = Stage(seed, lambda process: None, topics=topics, version=version, handover=handover)
+        checks = Checks(stage, sources, counted)
+        stage.program = program(checks)
+        if watch is not None:
+            watch(stage, checks)
+        with stand_ins.swapped(stage.world):
+            try:
+                stage.play(script, float(script[-1]["at"]) + 0.001 if script else 0.001)
+                _settle(stage, checks)
+            except CheckFailed as failed:
+                result.failure = failed
+        world, cluster = stage.world, stage.cluster
+        world.note("end", requests=cluster.requests, turns=world.turns, checksum=f"{cluster.checksum:08x}")
+    result.events, result.seconds, result.faults, result.joins = world.events, world.now, stage.faults, cluster.joins
+    return result
+
+
+def _settle(stage: Stage, checks: Checks) -> None:
+    """Until the group is at rest, and stays there for a while.
+
+    Raises
+        CheckFailed where that takes longer than it may.
+    """
+    if not stage.living():
+        return
+    until = max(stage.world.now, stage.troubled_until) + SETTLE_S
+    calm = 0
+    while calm < 3:
+        stage.world.run(stage.world.now + 1)
+        why = checks.settled()
+        calm = 0 if why else calm + 1
+        if why and stage.world.now > until:
+            check = "settles" if "held by" in why or "committed" in why else "lost"
+            raise CheckFailed(check, f"{why}, {SETTLE_S:g} s after the last fault")
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the clients' log: what they say in trouble costs more than the run."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def shortened(script: Sequence[Action], fails: Callable[[Sequence[Action]], bool], tries: int = 60) -> list[Action]:
+    """The shortest schedule that is found to fail still: runs of actions are left out, ever shorter (Zeller's ddmin)."""
+    left, size = list(script), max(1, len(script) // 2)
+    while tries > 0:
+        for begin in range(0, len(left), size):
+            fewer = left[:begin] + left[begin + size :]
+            tries -= 1
+            if tries >= 0 and fewer and fails(fewer):
+                left = fewer
+                break
+        else:
+            if size == 1:
+                break
+            size //= 2
+    return left
+
+
+def text(script: Iterable[Action]) -> str:
+    """A schedule as JSON, one action a line."""
+    return "[\n" + ",\n".join("  " + json.dumps(action) for action in script) + "\n]"
