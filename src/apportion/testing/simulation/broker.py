@@ -134,7 +134,7 @@ class Cluster:
         self.checksum = self.requests = self.joins = 0
         self.on_record: list[Callable[[bytes, bytes | None], None]] = []
         self.on_request: list[Callable[[int, Host], None]] = []
-        """Called with API key and the client's host before a request is carried out; ``on_answer`` before its answer."""
+        """Called with API key and client's host before a request is carried out; ``on_answer`` before its answer."""
         self.on_answer: list[Callable[[int, Host], None]] = []
         self._waiting: dict[int, Connection] = {}
         self._fetches: list[Any] = []

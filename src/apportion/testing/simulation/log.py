@@ -17,7 +17,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.util import calc_crc32c
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-"""Base offset, length, leader epoch, magic, CRC, attributes, last offset delta, timestamps, producer, sequence, count."""
+"""Base offset, length, leader epoch, magic, CRC, attributes, last delta, timestamps, producer, sequence, count."""
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 REMEMBERED: Final = 5
 
@@ -174,7 +174,7 @@ def batch_of(values: list[tuple[bytes | None, bytes | None]], timestamp_ms: int)
 
 
 def control_batch(producer: int, epoch: int, timestamp_ms: int, *, commit: bool) -> bytes:
-    """The marker at the end of a transaction (KIP-98): key version 0 and type, value version 0 and coordinator epoch."""
+    """The marker at the end of a transaction (KIP-98): key version and type, value version and coordinator epoch."""
     key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
     record = b"\0\0\0" + bytes([len(key) * 2]) + key + bytes([len(value) * 2]) + value + b"\0"
     record = bytes([len(record) * 2]) + record

@@ -206,7 +206,7 @@ def quiet() -> Iterator[None]:
 
 
 def shortened(script: Sequence[Action], fails: Callable[[Sequence[Action]], bool], tries: int = 60) -> list[Action]:
-    """The shortest schedule that is found to fail still: runs of actions are left out, ever shorter (Zeller's ddmin)."""
+    """A short schedule that still fails: runs of actions are left out, ever shorter ones (Zeller's ddmin)."""
     left, size = list(script), max(1, len(script) // 2)
     while tries > 0:
         for begin in range(0, len(left), size):

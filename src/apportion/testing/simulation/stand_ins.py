@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import errno
-import inspect
 import random
 import selectors
 import socket
@@ -594,13 +593,13 @@ def _real() -> set[int]:
         *(threading.Thread, threading.Lock, threading.RLock, threading.Event, threading.Condition, threading.Timer),
         *(threading.Semaphore, threading.BoundedSemaphore, threading.Barrier, threading.current_thread),
         *(socket.socket, socket.socketpair, socket.getaddrinfo, socket.create_connection, uuid.uuid4, uuid.uuid1),
-        *(value for name, value in vars(random).items() if inspect.ismethod(value) or name == "Random"),
+        random.Random,
     ]
-    return set(map(id, reaching)) | {id(value.__func__) for value in reaching if inspect.ismethod(value)}
+    return set(map(id, reaching))
 
 
 def _is_real(value: Any, real: set[int]) -> bool:
-    return id(value) in real or (inspect.ismethod(value) and isinstance(value.__self__, random.Random))
+    return id(value) in real or isinstance(getattr(value, "__self__", None), random.Random)
 
 
 def _defaults(name: str, function: Any, real: set[int]) -> list[str]:
