@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -46,6 +48,23 @@ def answer_to(server: Serving, request: bytes) -> bytes:
             while piece := one.recv(65536):
                 found += piece
         return found
+
+
+@pytest.mark.parametrize("path", ["/metrics%0A", "/api/v1/groups%0A", "/api/v1/switch%0A", "/healthz%0A"])
+def test_a_newline_at_a_paths_end_is_part_of_it(server: Serving, path: str) -> None:
+    assert server.ask(path)[0] == 404
+
+
+@pytest.mark.parametrize("name", ["orders%0A", "orders%0Amore", "%0Aorders"])
+def test_a_newline_is_a_letter_of_the_group_that_is_asked_for(server: Serving, name: str) -> None:
+    status, _, body = server.ask(f"/api/v1/groups/{name}")
+    assert (status, json.loads(body)["error"]["found"]) == (404, repr(unquote(name)))
+
+
+def test_the_page_may_send_no_form_and_change_no_base(server: Serving) -> None:
+    page = answer_to(server, b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    policy = next(line for line in page.splitlines() if line.lower().startswith(b"content-security-policy"))
+    assert b"base-uri 'none'; form-action 'none'" in policy
 
 
 def test_a_thousand_idle_connections_keep_nobody_out(server: Serving) -> None:

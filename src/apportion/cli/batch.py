@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import IO, Any, Final
 
 from apportion.cli import progress
-from apportion.cli.output import emit, on_terminal
+from apportion.cli.output import emit_json, on_terminal
 from apportion.cli.source import MOST_BYTES
 from apportion.errors import ApportionError, BadInput
 
@@ -35,7 +34,7 @@ def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -
             begin(f"planning line {number:,}")
             answer = _answer(number, line, strategy)
             failed |= "error" in answer
-            emit(json.dumps(answer, ensure_ascii=False) + "\n")
+            emit_json(answer)
     return int(failed)
 
 

@@ -92,7 +92,8 @@ def candidates(words: Sequence[str]) -> list[str]:
     if words[0] not in COMMANDS:
         return []
     parser = parser_of(words[0])
-    return [value for value in _values(parser, words) if value.startswith(now)]
+    # A name with letters that a terminal obeys is offered to nobody: no shell could take it from there either.
+    return [value for value in _values(parser, words) if value.startswith(now) and value.isprintable()]
 
 
 def _joined(words: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from apportion.cli.output import emit, emit_tables, tell
 from apportion.cli.parser import Parser
+from apportion.report.text import printable
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -72,7 +73,7 @@ def _show(path: Path) -> list[GroupHistory]:
         shown_group, story = shown(observed(group)), replay_totals(group)
         stories.append(story)
         seen.append(shown_group)
-        emit(shown_group.heading + "\n")
+        emit(printable(shown_group.heading) + "\n")
         emit_tables(history_text.tables(shown_group, group.rebalances), "table", history_text.notes(shown_group, story))
         emit("\n")
     rows = [

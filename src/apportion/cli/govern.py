@@ -12,6 +12,7 @@ from apportion.cli import source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import Parser, Usage, add_assignor, settings_of, whole
 from apportion.errors import ApportionError, BadInput
+from apportion.report.text import printable
 from apportion.wording import count
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _govern(args: argparse.Namespace, cluster: Cluster, rules: tuple[GroupRule, 
             governor = Governor(cluster, name, rule, key)
             governor.round()
             governor.let_go()
-            emit(f"{name}: released\n")
+            emit(f"{printable(name)}: released\n")
         return 0
     over: list[int] = []
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -10,7 +9,17 @@ from shutil import get_terminal_size
 from typing import Any
 
 from apportion.errors import Unavailable
-from apportion.report.text import TextTable, fitted, fold, printable, records_to_ndjson, render, to_csv, wants_style
+from apportion.report.text import (
+    TextTable,
+    fitted,
+    fold,
+    printable,
+    records_to_ndjson,
+    render,
+    to_csv,
+    to_json,
+    wants_style,
+)
 
 
 def emit(text: str) -> None:
@@ -29,7 +38,7 @@ def emit(text: str) -> None:
 
 def emit_json(document: Any) -> None:
     """Write one JSON document on one line."""
-    emit(json.dumps(document, ensure_ascii=False) + "\n")
+    emit(to_json(document) + "\n")
 
 
 def emit_tables(tables: Sequence[TextTable], form: str, notes: Iterable[str] = ()) -> None:

@@ -7,6 +7,7 @@ import argparse
 from apportion.cli import progress, source
 from apportion.cli.output import emit, emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, Usage, add_assignor, add_output, settings_of
+from apportion.report.text import printable
 
 DETAILS = (
     "FILE is group.json, or anything else that describe reads and that holds one group; - is standard input.\n"
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             notes.insert(0, f"Nothing changes against {'the saved plan' if args.saved else 'the present owners'}.")
         emit_tables(shown, args.output, notes)
         if args.explain:
-            emit("\n" + "".join(f"{line}\n" for line in planned.explain()))
+            emit("\n" + "".join(f"{printable(line)}\n" for line in planned.explain()))
     return 0
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli import progress, source
 from apportion.cli.output import emit, emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_assignor, add_output, amount, settings_of
+from apportion.report.text import to_json
 
 if TYPE_CHECKING:
     from apportion.assignors import Assignor
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
             group, texts, protocol, strategy, None, static=args.static, by_host=tasks is not None, times=times
         ):  # fmt: skip
             if args.output == "json":  # a large group's plans as objects take ten times the memory of their text
-                documents.append(json.dumps(stage.to_dict(), ensure_ascii=False))
+                documents.append(to_json(stage.to_dict()))
             elif stages and (shown or args.output == "html"):
                 stages[-1:] = [pictures.as_shown(stages[-1]), stage]  # only of the last one is more told
             else:

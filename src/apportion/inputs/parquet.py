@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kind
 
@@ -27,6 +28,10 @@ LIST: Final[Check] = ("array", lambda t: kind.is_list(t) or kind.is_large_list(t
 TEXTS: Final[Check] = ("array<string>", lambda t: (kind.is_list(t) or kind.is_large_list(t)) and TEXT[1](t.value_type))
 
 
+MOST_UNPACKED: Final = 4 << 30
+"""Bytes of one file's columns in memory. A capture of that size belongs in several files, as Spark writes them."""
+SMALL: Final = 16 << 20
+"""Bytes of a file on disk below which its values are counted before they are written out."""
 INT96: Final = "int96"
 """Times as Spark wrote them by default for years; Arrow shows them as nanoseconds, Spark reads them as times."""
 
@@ -117,10 +122,7 @@ def read(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ())
         Columns that must have a value in each row.
     """
     check(file, columns, filled)
-    try:
-        table = pq.ParquetFile(file).read(columns=list(columns))
-    except Exception as error:
-        raise _broken(file, error) from None
+    table = _unpacked(file, columns)
     for i, name in enumerate(table.column_names):
         column = table.column(i)
         if kind.is_dictionary(column.type):
@@ -138,6 +140,46 @@ def read(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ())
                 raise BadInput(where, _why(error), f"numbers of {whole.bit_width} bits") from None
         table = table.set_column(i, name, column)
     return table.select(list(columns))
+
+
+def _unpacked(file: Path, columns: Mapping[str, Check]) -> pa.Table:
+    """The columns, if they fit the memory that a file may take: a few bytes can stand for gigabytes.
+
+    The footer is asked first, then the sum after each row group. Millions of rows may name one value, which no size in
+    a footer counts, so of a small file values stay a dictionary until their sum is known; a large one would take three
+    times as long that way.
+    """
+    try:
+        words = [name for name, check in columns.items() if check in (BINARY, TEXT)]
+        with pq.ParquetFile(file, read_dictionary=words if file.stat().st_size < SMALL else ()) as whole:
+            footer = whole.metadata
+            leaves = [(g, c) for g in range(footer.num_row_groups) for c in range(footer.num_columns)]
+            chunks = [footer.row_group(g).column(c) for g, c in leaves]
+            wanted = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in columns]
+            _refuse_bomb(file, sum(max(chunk.total_uncompressed_size, 8 * chunk.num_values) for chunk in wanted))
+            size, tables = 0, [whole.schema_arrow.empty_table().select(list(columns))]
+            for group in range(footer.num_row_groups):
+                tables.append(whole.read_row_group(group, columns=list(columns)))
+                size += sum(_bytes_of(chunk) for column in tables[-1].columns for chunk in column.chunks)
+                _refuse_bomb(file, size)
+            return pa.concat_tables(tables[1:] or tables)
+    except BadInput:
+        raise
+    except Exception as error:  # whatever Arrow finds wrong with foreign bytes
+        raise _broken(file, error) from None
+
+
+def _bytes_of(chunk: pa.Array) -> int:
+    """Bytes of a chunk with each value written out."""
+    if not kind.is_dictionary(chunk.type) or not (BINARY[1](chunk.type.value_type) or TEXT[1](chunk.type.value_type)):
+        return int(chunk.nbytes)
+    length = pc.binary_length(chunk.dictionary).take(chunk.indices)
+    return int(pc.sum(length, min_count=0).as_py() or 0)
+
+
+def _refuse_bomb(file: Path, size: int) -> None:
+    if size > MOST_UNPACKED:
+        raise BadInput(str(file), f"{size:,} bytes when unpacked", f"at most {MOST_UNPACKED:,} in one file")
 
 
 def behind_newest(

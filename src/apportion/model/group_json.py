@@ -27,7 +27,7 @@ from apportion.model.json_checks import (
 )
 from apportion.model.lag import RESETS
 
-MOST_PARTITIONS: Final = 20_000_000
+MOST_PARTITIONS: Final = 2_000_000
 """In one group, so that one line of text cannot exhaust the memory."""
 _TOPIC_ID: Final = re.compile("[A-Za-z0-9_-]{22}")
 MOST_RACK_CELLS: Final = 100_000_000

@@ -64,7 +64,8 @@ def policy(live: bool = False) -> str:
     """What the page may load: its own script and style, no request; a live page may ask its own server."""
     digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
     ask = "; connect-src 'self'" if live else ""
-    return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'{ask}"
+    shut = "base-uri 'none'; form-action 'none'"  # these two do not follow default-src
+    return f"default-src 'none'; {shut}; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'{ask}"
 
 
 def _lines(groups: Sequence[dict[str, Any]], live: bool) -> Iterator[str]:

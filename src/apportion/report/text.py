@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,8 +79,35 @@ def to_csv(table: TextTable) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([field_name(name) for name in table.columns])
-    writer.writerows([["" if cell is None else cell for cell in row] for row in table.rows])
+    writer.writerows([[_in_csv(cell) for cell in row] for row in table.rows])
     return out.getvalue()
+
+
+def _in_csv(cell: Cell) -> Cell:
+    """A cell that neither a terminal nor a spreadsheet obeys: a text that begins like a formula gets an apostrophe.
+
+    So does one with apostrophes before such a sign: ``describe`` takes the first of them off.
+    """
+    if not isinstance(cell, str):
+        return "" if cell is None else cell
+    return f"'{printable(cell)}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else printable(cell)
+
+
+_FORMULA: Final = re.compile(r"'*[=+@-]")
+_NUMBER: Final = re.compile(r"[+-]?[0-9.,]+%?|-")
+
+
+def to_json(document: Any) -> str:
+    """JSON on one line, in which whatever a terminal may obey (C1, marks of direction) or cannot show is escaped."""
+    text = json.dumps(document, ensure_ascii=False)
+    return text if text.isprintable() else _UNSHOWN.sub(_escaped, text)
+
+
+_UNSHOWN: Final = re.compile(r"[^\x00-\x7e\w]")
+
+
+def _escaped(letter: re.Match[str]) -> str:
+    return letter[0] if letter[0].isprintable() else json.dumps(letter[0])[1:-1]
 
 
 def _shown(cell: Cell) -> str:
@@ -192,6 +221,4 @@ def wants_style(stream: TextIO) -> bool:
 
 def records_to_ndjson(records: Iterable[Mapping[str, Any]]) -> str:
     """One JSON object a line."""
-    import json
-
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    return "".join(to_json(record) + "\n" for record in records)
