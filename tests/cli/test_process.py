@@ -50,6 +50,31 @@ def test_a_value_that_begins_with_a_dash_is_told_how_to_write(run: Runner, folde
     assert "no group is named '-x'" in run("describe", "--group=-x", "group.json").err
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["describe", "--describe", "ads.json"], "--describe is a command here and no option: leave it out."),
+        (["plan", "--describe", "ads.json"], "--describe is a command here and no option: run apportion describe."),
+        (
+            ["plan", "-A", "sticky", "-A", "range", "-"],
+            "-A was given twice, with sticky and range: choose one; compare",
+        ),
+        (["gate", "--max-lag", "1", "--max-lag", "2", "-"], "--max-lag was given twice, with 1 and 2: choose one."),
+    ],
+)
+def test_a_word_of_kafkas_tool_and_an_option_given_twice_are_said(run: Runner, words: list[str], sentence: str) -> None:
+    done = run(*words)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err
+
+
+def test_a_gate_says_whether_it_judged_a_plan_or_what_was_pasted(run: Runner, folder: Path) -> None:
+    hint = "this judged a plan and not the present owners that the input names; --now judges those"
+    for form in ("table", "json"):
+        assert hint in run("gate", "pasted.txt", "--max-skew", "9", "-o", form).err
+        assert hint not in run("gate", "pasted.txt", "--now", "--max-skew", "9", "-o", form).err
+
+
 def test_a_full_standard_error_costs_neither_result_nor_exit_code(folder: Path) -> None:
     with open("/dev/full", "w") as full:
         for words, code in ((["plan", "nowhere.json"], 2), (["plan", "group.json", "--save", "saved"], 0)):

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli import BREACHED, OK, progress, source
-from apportion.cli.output import emit_json, emit_tables
+from apportion.cli.output import emit_json, emit_tables, tell
 from apportion.cli.parser import DEFAULT_ASSIGNOR, Parser, Usage, add_assignor, add_output, settings_of, whole
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ def run(args: argparse.Namespace) -> int:
         source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
         source.refuse_contradiction(observed, args)
     notes = gating.reasons(breached, content)
+    if observed is not None and not args.now and len(observed.group.claims.partition):
+        tell("this judged a plan and not the present owners that the input names; --now judges those")
     if observed is not None:
         notes += [f"Not all was read: {sentence}." for sentence in observed.left_out]
         notes += source.assumptions(observed)

@@ -31,6 +31,8 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             add_help=False,
         )
+        self.register("action", None, _Once)
+        self.given: dict[str, str] = {}
         self.add_argument("-h", "--help", action="help", help="show this help and exit")
 
     def error(self, message: str) -> NoReturn:
@@ -47,9 +49,11 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
         """The arguments' values; an unknown option is named with the nearest one that exists."""
+        self.given.clear()
         for word in arguments:
             if word == "--":
                 break
+            self._refuse_command(word)
             if word.startswith("--") and word.partition("=")[0] not in self._option_string_actions:
                 names = [name for name in self._option_string_actions if name.startswith("--")]
                 raise UnknownName("option", word.partition("=")[0], names)
@@ -57,6 +61,28 @@ class Parser(argparse.ArgumentParser):
         if rest:
             raise Usage(self.prog, f"unexpected argument {rest[0]!r}")
         return namespace
+
+    def _refuse_command(self, word: str) -> None:
+        """Kafka's own tools write as an option what is a command here: ``--describe``."""
+        from apportion.cli.commands import COMMANDS
+
+        name = word.removeprefix("--")
+        if word.startswith("--") and name in COMMANDS and word not in self._option_string_actions:
+            advice = "leave it out" if self.prog.endswith(f" {name}") else f"run apportion {name}"
+            raise Usage(self.prog, f"{word} is a command here and no option: {advice}")
+
+
+class _Once(argparse.Action):
+    """An option that has one value: a second one would silently win."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        """Keep the value."""
+        before = parser.given.get(self.dest)
+        if option is not None and before is not None and before != values:
+            several = "; compare takes several strategies" if self.dest == "assignor" else ""
+            parser.error(f"{option} was given twice, with {before!s} and {values!s}: choose one{several}")
+        parser.given[self.dest] = values
+        setattr(namespace, self.dest, values)
 
 
 def format_examples(examples: Sequence[tuple[str, str]]) -> str:
