@@ -165,7 +165,7 @@ def test_the_thread_ends_with_its_consumer(quick: None) -> None:
     ("settings", "words"),
     [
         (lambda: Options(acting=Acting()), "acting without lag"),
-        (lambda: Options(acting=Acting(), lag=Four()), "acting: found lag="),  # type: ignore[arg-type]
+        (lambda: Options(acting=Acting(), lag=Four()), "lag: found "),  # type: ignore[arg-type]
         (lambda: Options(capacity="learned"), "'learned' without acting"),
         (lambda: Options(capacity="fast"), "capacity"),  # type: ignore[arg-type]
     ],

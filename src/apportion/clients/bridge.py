@@ -11,6 +11,7 @@ that fetched before. This is what goes over the wire, and when:
 | each join | member | leader | subscription: user data | what its strategy remembers, its wishes, its facts |
 | all have joined | leader | member | assignment: partitions | what it has now, but not what others hold |
 | all have joined | leader | member | assignment: user data | of few: an epoch, tasks, what it will get (`warm_up`) |
+| all have joined, some must let go | leader | member | assignment: behind user data | that a second round follows |
 | an assignment that took some away | member | group | the next join | that it has let go (cooperative, KIP-429) |
 | any assignment | member | itself | memory | partitions, generation and epoch, for its next join |
 """
@@ -20,7 +21,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Self
+from dataclasses import replace
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -52,6 +54,9 @@ from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription, write_subscription
 
 log = logging.getLogger("apportion.clients")
+
+AGAIN: Final = b"again\0\0\1"
+"""Behind an assignment's user data: a second round follows, so join it at once instead of at the next heartbeat."""
 
 
 def require_client_side(strategy: Assignor) -> None:
@@ -92,6 +97,7 @@ class Bridge:
         self.warm_up: WarmUp | None = None
         self._hand_over: PinnedPlan | None = None
         self._causes = Causes()
+        self._joined_again = False
 
     def copy(self) -> Self:
         """The same for another consumer, without the memory of this one."""
@@ -130,8 +136,16 @@ class Bridge:
             user_data = with_facts(self.memory, user_data, more, {**self.traits.facts, FACT: WARM_UP})
         return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.options.rack)
 
-    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
-        """Remember what this member was told; one log line."""
+    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> bool:
+        """Remember what this member was told, with one log line; whether it joins again at once.
+
+        It does so once in a row: a member that never lets go of what it claims would keep the group joining for ever.
+        """
+        follows = given.user_data is not None and given.user_data.endswith(AGAIN)
+        if follows:
+            given = replace(given, user_data=(given.user_data or b"").removesuffix(AGAIN) or None)
+        again = follows and not self._joined_again
+        self._joined_again = again
         before = {(topic, p) for topic, ids in self.last.owned for p in ids}
         now = {(topic, p) for topic, ids in given.partitions for p in ids}
         epoch = self.memory.epoch(given.user_data)
@@ -143,6 +157,7 @@ class Bridge:
         gained, lost = len(now - before), len(before - now)
         values = {"group": group, "generation": generation, "assignor": self.name, "partitions": len(now)}
         log.info("%s", line_of("assigned", {**values, "gained": gained, "lost": lost}))
+        return again
 
     def assign(
         self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
@@ -185,11 +200,15 @@ class Bridge:
             held_back = hand_over(planned_group, plan.owner, holds)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
             user_data, warm_data = self.memory.assignment_data(plan), dict[int, bytes]()
+            follows = b""
             if held_back.any() and self.can_warm_up:
                 stays, warm_data = stays_until_warm(planned_group, plan.owner, held_back, joined, order)
                 owner = np.where(stays, planned_group.owner, owner)
-            written = _write_answers(planned_group, owner, user_data)
-            written = [tell(answer, warm_data[m]) if m in warm_data else answer for m, answer in enumerate(written)]
+                follows = AGAIN if (held_back & ~stays).any() else b""
+            written = _write_answers(planned_group, owner, (user_data or b"") + follows or None)
+            written = [
+                tell(answer, warm_data[m] + follows) if m in warm_data else answer for m, answer in enumerate(written)
+            ]
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, owner, held_back, generation, (time.perf_counter() - began) * 1000, cause)
         if self.watch is not None:

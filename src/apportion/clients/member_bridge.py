@@ -49,8 +49,8 @@ class MemberBridge(Protocol):
         """What this member says when it joins."""
         ...
 
-    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
-        """Remember what this member was told."""
+    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> bool:
+        """Remember what this member was told; whether it joins again at once."""
         ...
 
     def assign(

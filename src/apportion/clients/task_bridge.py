@@ -95,7 +95,7 @@ class TaskBridge:
         user_data = write_memory(replace(self.memory_now, topology=self.topology.digest))
         return Subscription(wanted, user_data, owned, self.last.generation, self.options.rack)
 
-    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> None:
+    def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> bool:
         """Remember the orders; whoever runs the tasks looks at ``rounds``."""
         orders = self._known(read_orders(given.user_data))
         if orders.lost:
@@ -106,6 +106,7 @@ class TaskBridge:
         counts = {"active": len(orders.active), "standby": len(orders.standby), "warmup": len(orders.warmup)}
         values = {"group": group, "generation": generation, "assignor": self.name}
         log.info("%s", line_of("assigned", {**values, **counts}))
+        return False
 
     def _known(self, orders: TaskAssignment) -> TaskAssignment:
         """Orders whose sub-topologies there are; those of a leader with another topology are as good as unreadable."""

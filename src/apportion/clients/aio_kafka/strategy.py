@@ -54,7 +54,8 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         if coordinator is not None:
             generation, group = int(coordinator.generation), str(coordinator.group_id)
             coordinator.pause_again()
-        self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group)
+        if self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group):
+            self.ask_rejoin()
 
     @staticmethod
     def closed(coordinator: Any) -> bool:

@@ -83,7 +83,8 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
             group = str(coordinator.group_id)
             coordinator.pause_again()
         self._compared = None
-        self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group)
+        if self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group):
+            self.ask_rejoin()
 
     @staticmethod
     def closed(coordinator: Any) -> bool:
