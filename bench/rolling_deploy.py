@@ -11,6 +11,9 @@ each:
   rebalance.
 
     --only WORD      ways with that word in their names; may come again
+    --processes      each Python member in a process of its own, as pods are
+    --defaults       the clients' own session (45 s) and heartbeats (3 s)
+    --runs N         the same N times over
     --members N, --partitions N
     --to PAGE        put the table into this page too, way by way
 """
@@ -19,19 +22,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Final
 
 from bench.live_group import close_all, settle, start_all
 from bench.page_table import put_table
 
-AWAY_S, CALM_S, STILL_S, HEARTBEAT_MS, COMMIT_MS, PER_S = 1.0, 0.5, 0.25, 1000, 5000, 4
+AWAY_S, CALM_S, STILL_S, COMMIT_MS, PER_S = 1.0, 0.5, 0.25, 5000, 4
+HEARTBEAT_MS, SESSION_MS = 1000, 10_000
 QUIET_S: Final = 5.0
 """Before each deploy: what stands still meanwhile is the machine's doing."""
 Read = tuple[float, int, int, int, int]
@@ -172,6 +178,60 @@ class GroupConsumerPod(ConfluentPod):
         self.generation = consumer._member._coordinator._generation.generation_id
 
 
+class ProcessPod:
+    """A pod in a process of its own, which tells by a pipe what it reads and owns."""
+
+    def __init__(self, number: int, slot: int, reads: list[Read], bootstrap: str, group: str, defaults: bool) -> None:
+        self.slot, self.owned, self.generation = slot, list[int](), -1
+        self._reads = reads
+        ours, theirs = multiprocessing.get_context("spawn").Pipe()
+        self._pipe = ours
+        arguments = (number, slot, bootstrap, group, theirs, defaults)
+        self._process = multiprocessing.get_context("spawn").Process(target=run_pod, args=arguments, daemon=True)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+
+    def start(self) -> None:
+        """Start the process."""
+        self._process.start()
+        self._listener.start()
+
+    def _listen(self) -> None:
+        with suppress(EOFError):
+            while True:
+                batch, self.owned, self.generation, over = self._pipe.recv()
+                self._reads.extend(batch)
+                if over:
+                    return
+
+    def close(self) -> None:
+        """Leave in good order."""
+        self._pipe.send("close")
+        self._listener.join(40)
+        self._process.join(10)
+        self.owned = []
+
+
+def run_pod(number: int, slot: int, bootstrap: str, group: str, pipe: Any, defaults: bool) -> None:
+    """The process of one pod."""
+    if defaults:
+        use_defaults()
+    reads: list[Read] = []
+    pod = ways()[number].make(slot, reads, bootstrap, group)
+    pod.start()
+    while not pipe.poll(0.05):
+        count = len(reads)
+        pipe.send((reads[:count], pod.owned, pod.generation, False))
+        del reads[:count]
+    pod.close()
+    pipe.send((reads, [], pod.generation, True))
+
+
+def use_defaults() -> None:
+    """The clients' own time-outs in place of short ones."""
+    global HEARTBEAT_MS, SESSION_MS
+    HEARTBEAT_MS, SESSION_MS = 3000, 45_000
+
+
 class JavaPod:
     """A Java consumer in a process."""
 
@@ -226,7 +286,7 @@ def common(bootstrap: str, group: str) -> dict[str, Any]:
     """Settings by the names that kafka-python and aiokafka share."""
     return {
         "topic": group, "bootstrap_servers": bootstrap, "group_id": group, "auto_offset_reset": "earliest",
-        "session_timeout_ms": 10_000, "heartbeat_interval_ms": HEARTBEAT_MS, "auto_commit_interval_ms": COMMIT_MS,
+        "session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS, "auto_commit_interval_ms": COMMIT_MS,
     }  # fmt: skip
 
 
@@ -253,7 +313,7 @@ def aio_kafka(strategy: Callable[[], list[Any]]) -> Callable[..., Any]:
 
 def java(slot: int, reads: list[Read], bootstrap: str, group: str) -> Any:
     """Java's cooperative members."""
-    properties = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": HEARTBEAT_MS}
+    properties = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
     settings = {"bootstrap": bootstrap, "group": group, "topics": [group], "properties": properties}
     return JavaPod(slot, reads, settings | {"strategy": "cooperative-sticky", "commit_ms": COMMIT_MS})
 
@@ -272,7 +332,7 @@ def group_consumer(slot: int, reads: list[Read], bootstrap: str, group: str) -> 
     """``GroupConsumer`` with a cooperative strategy of ours."""
     client = {
         "bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-        "auto.commit.interval.ms": COMMIT_MS, "heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": 10_000,
+        "auto.commit.interval.ms": COMMIT_MS, "heartbeat.interval.ms": HEARTBEAT_MS, "session.timeout.ms": SESSION_MS,
     }  # fmt: skip
     return GroupConsumerPod(slot, reads, {"topic": group, "client": client})
 
@@ -346,7 +406,7 @@ def foretell(way: Way, pods: list[Any], group: str, partitions: int) -> Figures:
     from apportion.rollouts import Times, rollout
 
     members = {f"pod-{pod.slot:02}": {"topics": [group], "owned": {group: pod.owned}, "generation": 1} for pod in pods}
-    times = Times(restart_s=AWAY_S, session_s=10, rebalance_s=HEARTBEAT_MS / 1000)
+    times = Times(restart_s=AWAY_S, session_s=SESSION_MS / 1000, rebalance_s=HEARTBEAT_MS / 1000)
     raw = {"topics": {group: partitions}, "members": members}
     stages = rollout(raw, ["rolling 1"], way.protocol, way.assignor, static=way.static, times=times)
     return Figures(
@@ -387,12 +447,15 @@ def generation_of(bootstrap: str, group: str, pods: list[Any]) -> int:
     return int(live.groups(connection(bootstrap, None, None), [group])[0].generation or 0)
 
 
-def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> tuple[Figures, Figures]:
-    """What one way came to, and what was said of it beforehand."""
+def deploy(
+    way: Way, bootstrap: str, group: str, size: int, partitions: int, alone: Callable[..., Any] | None = None
+) -> tuple[Figures, Figures]:
+    """What one way came to, and what was said of it beforehand; ``alone`` makes its pods processes."""
     reads: list[Read] = []
+    make = alone or way.make
     with ExitStack() as stack:
         writer = Writer(bootstrap, group, partitions)
-        pods = [way.make(slot, reads, bootstrap, group) for slot in range(size)]
+        pods: list[Any] = [make(slot, reads, bootstrap, group) for slot in range(size)]
         stack.callback(lambda: close_all(pods))
         start_all(pods, partitions, CALM_S)
         writer.start()
@@ -404,7 +467,7 @@ def deploy(way: Way, bootstrap: str, group: str, size: int, partitions: int) -> 
         for slot in range(size):
             pods[slot].close()
             time.sleep(AWAY_S)
-            pods[slot] = way.make(slot, reads, bootstrap, group)
+            pods[slot] = make(slot, reads, bootstrap, group)
             pods[slot].start()
             settle(pods, partitions, CALM_S)
         rebalances, ended = generation_of(bootstrap, group, pods) - first, time.time()
@@ -423,12 +486,14 @@ def lines(args: argparse.Namespace) -> Iterator[str]:
     settings = {"group.consumer.heartbeat.interval.ms": str(HEARTBEAT_MS)}
     yield HEAD
     with Broker(properties=settings) as broker:
-        for n, way in enumerate(ways()):
+        for run, (n, way) in product(range(args.runs), enumerate(ways())):
             if args.only and not any(word in way.name for word in args.only):
                 continue
-            broker.create_topic(f"deploy-{n}", args.partitions)
+            group = f"deploy-{n}-{run}"
+            broker.create_topic(group, args.partitions)
+            alone = partial(ProcessPod, n, defaults=args.defaults) if args.processes else None
             try:
-                seen, foretold = deploy(way, broker.bootstrap, f"deploy-{n}", args.members, args.partitions)
+                seen, foretold = deploy(way, broker.bootstrap, group, args.members, args.partitions, alone)
             except TimeoutError as late:
                 yield f"{way.name}: {late}"
                 continue
@@ -444,7 +509,12 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=12)
     parser.add_argument("--partitions", type=int, default=120)
     parser.add_argument("--to", type=Path)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--processes", action="store_true")
+    parser.add_argument("--defaults", action="store_true")
     args = parser.parse_args()
+    if args.defaults:
+        use_defaults()
     table = []
     for line in lines(args):
         print(line, flush=True)

@@ -27,22 +27,24 @@ KAFKA_PYTHON = KINDS[:2]
 
 
 class Member:
-    """A consumer of one of the kinds, with heartbeats each half second."""
+    """A consumer of one of the kinds, with heartbeats each half second by default."""
 
-    def __init__(self, broker: Broker, kind: str, topic: str, group: str, **settings: Any) -> None:
+    def __init__(
+        self, broker: Broker, kind: str, topic: str, group: str, heartbeat_ms: int = 500, **settings: Any
+    ) -> None:
         self.grouped, strategy = kind.startswith("GroupConsumer"), kind.split()[-1]
         self.consumer: Any
         if self.grouped:
             config = {
                 "bootstrap.servers": broker.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-                "heartbeat.interval.ms": 500, "max.poll.interval.ms": 60_000,
+                "heartbeat.interval.ms": heartbeat_ms, "max.poll.interval.ms": 60_000,
                 "enable.auto.commit": settings.get("enable_auto_commit", True),
             }  # fmt: skip
             self.consumer = GroupConsumer(config, [topic], strategy)
         else:
             self.consumer = KafkaConsumer(
                 topic, bootstrap_servers=broker.bootstrap, group_id=group, auto_offset_reset="earliest",
-                heartbeat_interval_ms=500, max_poll_interval_ms=60_000,
+                heartbeat_interval_ms=heartbeat_ms, max_poll_interval_ms=60_000,
                 partition_assignment_strategy=[assignor(strategy)], **settings,
             )  # fmt: skip
 
@@ -246,3 +248,58 @@ def test_a_member_reads_on_and_commits_while_its_join_waits_for_another(broker: 
 def committed(broker: Broker, group: str) -> dict[int, int]:
     with broker.admin() as admin:
         return {at.partition: offset.offset for at, offset in admin.list_group_offsets([group])[group].items()}
+
+
+@pytest.mark.parametrize("strategy", KAFKA_PYTHON)
+def test_a_rebalance_that_follows_another_is_heard_before_the_next_heartbeat(broker: Broker, strategy: str) -> None:
+    """A newcomer waits for a heartbeat of each other member, here 12 s; two rounds of them in a cooperative group."""
+    topic, group = new_name("beats"), new_name("beats")
+    broker.create_topic(topic, 6)
+    members = [Member(broker, strategy, topic, group, heartbeat_ms=12_000)]
+    try:
+        for _ in range(2):
+            until(
+                lambda: members[0].poll() or (sum(map(Member.owned, members)) == 6 and all(map(Member.owned, members)))
+            )
+            members.append(Member(broker, strategy, topic, group, heartbeat_ms=12_000))
+            began = time.monotonic()
+            with polled(*members):
+                until(lambda: sorted(map(Member.owned, members)) == [6 // len(members)] * len(members))
+            assert time.monotonic() - began < 9
+    finally:
+        for member in members:
+            member.consumer.close()
+
+
+@pytest.mark.parametrize("kind", KINDS[2:])
+def test_a_commit_in_a_group_whose_members_come_and_go_raises_nothing(broker: Broker, kind: str) -> None:
+    """Plain confluent's never does."""
+    topic, group = new_name("come-and-go"), new_name("come-and-go")
+    broker.create_topic(topic, 6)
+    write(broker, topic, 500, 6)
+    over, wrong, commits = threading.Event(), list[Exception](), list[int]()
+
+    def run(ends: Callable[[], bool]) -> None:
+        member = Member(broker, kind, topic, group, enable_auto_commit=False)
+        while not ends():
+            member.poll()
+            try:
+                member.consumer.commit()
+                commits.append(1)
+            except Exception as error:
+                wrong.append(error)
+        member.consumer.close()
+
+    def visit() -> None:
+        end = time.monotonic() + 2
+        run(lambda: time.monotonic() > end)
+
+    residents = [threading.Thread(target=run, args=(over.is_set,)) for _ in range(2)]
+    for thread in residents:
+        thread.start()
+    for _ in range(4):
+        visit()
+    over.set()
+    for thread in residents:
+        thread.join()
+    assert (wrong, len(commits) > 20) == ([], True)

@@ -17,7 +17,7 @@ from apportion.clients.options import Options
 from apportion.strategy import Claim, Holding, Subscription, UserDataCodec
 from apportion.strategy.codec import InSubscription, InUserData, Stateless
 from apportion.testing import ContractBroken, check_assignor
-from apportion.wire.assignment import read_assignment
+from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.subscription import write_subscription
 
 
@@ -87,10 +87,15 @@ def with_memory(codec: UserDataCodec) -> Any:
 CODECS = [InJson(), Forgetful(), Old(), Broken(), Stateless(), InUserData(), InSubscription()]
 
 
-def shares(strategy: Any, sent: dict[str, Subscription]) -> dict[str, list[int]]:
+def answered(strategy: Any, sent: dict[str, Subscription]) -> dict[str, Assignment]:
     joined = JoinedGroup(list(sent), [None] * len(sent), [write_subscription(one) for one in sent.values()])
     answers = Bridge(strategy, Options()).lead(joined, Topics())
-    return {member: [p for _, ids in read_assignment(raw).partitions for p in ids] for member, raw in answers.items()}
+    return {member: read_assignment(raw) for member, raw in answers.items()}
+
+
+def shares(strategy: Any, sent: dict[str, Subscription]) -> dict[str, list[int]]:
+    answers = answered(strategy, sent)
+    return {member: [p for _, ids in answer.partitions for p in ids] for member, answer in answers.items()}
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: type(codec).__name__)
@@ -117,3 +122,18 @@ def test_the_test_kit_names_a_memory_that_loses_what_is_held(codec: UserDataCode
     ) as broken:
         check_assignor(strategy, groups=5)
     assert broken.value.promises == ("memory",)
+
+
+def test_all_members_join_a_second_round_at_once_but_not_for_ever() -> None:
+    """A member that never lets go of what it claims would else keep the group joining."""
+    held = (("t", (0, 1, 2, 3)),)
+    old, new = Subscription(("t",), None, held, 5), Subscription(("t",))
+    first = answered(Dealt(), {"a-new": new, "b-old": old})
+    member = Bridge(Dealt(), Options())
+    assert member.on_assignment(first["a-new"], 6)
+    assert not member.on_assignment(first["a-new"], 7)
+    assert member.on_assignment(first["b-old"], 8)
+    settled = answered(Dealt(), {"a-new": new, "b-old": Subscription(("t",), None, (("t", (1, 3)),), 6)})
+    assert {answer.user_data for answer in settled.values()} == {None}
+    assert not member.on_assignment(settled["a-new"], 9)
+    assert (member.last.owned, member.last.generation) == ((("t", (0, 2)),), 9)
