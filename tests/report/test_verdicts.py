@@ -9,10 +9,19 @@ import pytest
 from tests.history.made import classic, member
 
 from apportion.history.group_history import GroupHistory, TopicMetadata
+from apportion.inputs.described_group import Observed
 from apportion.inputs.dump import observed
+from apportion.inputs.governed import CarriedPlan
 from apportion.model.group_json import read_group
 from apportion.report import page_groups
-from apportion.report.verdicts import judge
+from apportion.report.describing import ShownGroup
+from apportion.report.diagnosing import Evidence
+from apportion.report.verdicts import Verdict, judge
+
+
+def judged(group: Any, evidence: Evidence | None = None, **seen: Any) -> Verdict:
+    """The verdict on a group, as a source with these facts shows it."""
+    return judge(ShownGroup(group, Observed({}, **seen)), evidence or Evidence())
 
 
 def group(lags: list[list[int]], **more: Any) -> Any:
@@ -37,42 +46,44 @@ def group(lags: list[list[int]], **more: Any) -> Any:
         # 13 to 15 where 14 is even; 11 to 17; 8 to 2; 3 to 1.
         ([[0] * 13, [0] * 14, [0] * 15], "OK", ""),
         ([[0] * 11, [0] * 14, [0] * 17], "OK", ""),
-        ([[0] * 10, [0] * 14, [0] * 18], "WARN", "18 partitions where 14 would be even"),
-        ([[0] * 8, [0] * 2], "WARN", "8 partitions where 5"),
+        ([[0] * 10, [0] * 14, [0] * 18], "WARN", "hold 10 to 18 partitions each; even would be 14"),
+        ([[0] * 8, [0] * 2], "WARN", "hold 2 to 8 partitions each; even would be 5"),
         ([[0] * 3, [0] * 1], "OK", ""),
-        ([[0] * 4, []], "WARN", "4 partitions where 2"),
+        ([[0] * 4, []], "WARN", "hold 0 to 4 partitions each; even would be 2"),
         ([[9_999], [0], [0]], "OK", ""),
         ([[10_000], [0], [0]], "WARN", "the others have none"),
         ([[1, 0], [0, 0]], "OK", ""),
     ],
 )
 def test_what_warns_depends_on_the_size_of_the_group(lags: list[list[int]], word: str, figure: str) -> None:
-    told, figures = judge(group(lags))
-    assert told == word, figures
-    assert any(figure in text for text in figures) or not figure, figures
+    verdict = judged(group(lags))
+    assert verdict.word == word, verdict.odd
+    assert bool(verdict.reasons) == (word != "OK")
+    assert any(figure in text for text in verdict.reasons) or not figure, verdict.reasons
 
 
 def test_messages_that_nobody_reads_are_an_error_unless_readers_are_not_told() -> None:
     half = {"topics": {"t": [{"partition": 0, "lag": 5}, {"partition": 1, "lag": 5}]}}
     one = {"topics": ["t"], "owned": {"t": [0]}, "generation": 1}
-    assert judge(read_group({**half, "members": {"a": one}}))[0] == "ERR"
-    assert judge(read_group({**half, "members": {"a": {"topics": ["t"]}}}))[0] == "OK", "owners are not told"
+    assert judged(read_group({**half, "members": {"a": one}})).word == "ERR"
+    assert judged(read_group({**half, "members": {"a": {"topics": ["t"]}}})).word == "OK", "owners are not told"
     described = {**half, "members": {}}
     with pytest.raises(Exception, match="member"):
         read_group(described)
     from apportion.model.build import build
 
     nobody = build(described)
-    assert judge(nobody)[0] == "ERR"
-    assert judge(nobody, kind="simple")[0] == "OK", "Flink, Spark and assign() commit without members"
-    assert judge(nobody, owners_told=False) == ("WARN", []), "the sentence above the figures says so"
+    assert judged(nobody).word == "ERR"
+    assert judged(nobody, kind="simple").word == "OK", "Flink, Spark and assign() commit without members"
+    not_told = judged(nobody, owners_told=False)
+    assert (not_told.word, not_told.reasons[0][:19]) == ("WARN", "Owners are not told")
 
 
 def test_messages_that_retention_deleted_warn_and_a_marker_or_a_topic_that_was_left_does_not() -> None:
     def told(begin: int, wants: str = "t") -> str:
         topics = {"t": [{"partition": 0, "begin": begin, "end": 100, "committed": 40}], "u": 1}
         members = {"a": {"topics": [wants], "owned": {wants: [0]}, "generation": 1}}
-        return judge(read_group({"topics": topics, "members": members}))[0]
+        return judged(read_group({"topics": topics, "members": members})).word
 
     assert [told(40), told(42), told(43), told(90, "u")] == ["OK", "OK", "WARN", "OK"]
 
@@ -87,14 +98,54 @@ def test_members_that_want_different_things_are_judged_by_what_could_be() -> Non
             "y": {"topics": ["A", "B", "C"], "owned": {"A": [3]}, "generation": 3},
         },
     }  # fmt: skip
-    told, figures = judge(read_group(h553))
-    assert told == "WARN"
-    assert "11 partitions where 6" in figures[0]
+    verdict = judged(read_group(h553))
+    assert (
+        verdict.reasons[0] == "Uneven: members that want the same topics hold 1 to 11 partitions each; even would be 6."
+    )
     whole = {t: {"topics": ["A", "B"], "owned": {t: [0, 1, 2, 3]}, "generation": 1} for t in "AB"}
-    assert judge(read_group({"topics": {"A": 4, "B": 4}, "members": whole}))[1] == [
-        "2 topics are each held wholly by one member."
+    assert judged(read_group({"topics": {"A": 4, "B": 4}, "members": whole})).reasons == [
+        "2 topics are each held wholly by one member, though others want it too: A, B."
     ]
-    assert judge(read_group({"topics": {"A": 4, "B": 4}, "members": whole}), protocol="failover")[0] == "OK"
+
+
+@pytest.mark.parametrize("strategy", ["failover", "cooperative-failover", "sticky"])
+@pytest.mark.parametrize("governed", [False, True])
+def test_what_the_strategy_promises_or_the_governing_plan_wants_is_no_fault(strategy: str, governed: bool) -> None:
+    """One member reads all, as failover promises and as a plan may want; only of sticky's own doing it warns."""
+    one_reader = group([[50_000] * 8, [], []])
+    plan = CarriedPlan(1_795_272_800_000, {}, ()) if governed else None
+    protocol = "apportion" if governed else strategy
+    verdict = judged(one_reader, protocol=protocol, state="Stable", governed=plan)
+    uneven = any("Uneven" in text for text in verdict.reasons)
+    assert uneven == (strategy == "sticky" and not governed), verdict.reasons
+    if strategy != "sticky" and not governed:
+        assert (verdict.word, verdict.reasons) == ("OK", [])
+
+
+def test_partitions_that_are_not_where_the_governing_plan_wants_them_warn() -> None:
+    plan = CarriedPlan(1_795_272_800_000, {("t", 0): "m1"}, ())
+    verdict = judged(group([[0, 0], [0, 0]]), protocol="apportion", state="Stable", governed=plan)
+    assert verdict.reasons == ["1 partition is not where its plan wants them."]
+
+
+@pytest.mark.parametrize(
+    "state", ["rebalancing", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"]
+)
+def test_a_group_that_rebalances_is_no_error_whatever_its_owners_seem_to_be(state: str) -> None:
+    members = {name: {"topics": ["t"], "owned": {}, "generation": 1} for name in "ab"}
+    members["a"]["owned"] = {"t": [0]}
+    topic = [{"partition": p, "lag": 9_000 * p} for p in range(4)]
+    verdict = judged(read_group({"topics": {"t": topic}, "members": members}), state=state)
+    assert (verdict.word, verdict.diagnosis.kind) == ("WARN", "rebalancing")
+    assert verdict.reasons[0].startswith("It is rebalancing"), verdict.reasons
+    quiet = judged(group([[0, 0], [0, 0]]), state=state)
+    assert (quiet.word, quiet.diagnosis.kind) == ("OK", "rebalancing")
+
+
+def test_a_lag_of_millions_is_never_nothing_odd_even_if_it_is_even() -> None:
+    verdict = judged(group([[8_000_000], [8_000_000]]))
+    assert verdict.word == "WARN"
+    assert verdict.reasons == ["16,000,000 messages wait; one member alone has 8,000,000 of them to read."]
 
 
 SECOND = 1_000
@@ -112,11 +163,12 @@ SECOND = 1_000
 )
 def test_a_storm_of_rebalances_warns_for_an_hour(at_s: list[int], word: str) -> None:
     even = group([[0, 0], [0, 0]])
-    told, figures = judge(even, rebalanced_at=[at * SECOND for at in at_s])
-    assert told == word
+    at = [at * SECOND for at in at_s]
+    verdict = judged(even, Evidence(rebalanced_at=at))
+    assert verdict.word == word
     if at_s[-1] == 27:
-        assert figures == ["It rebalanced 8 times in 27 s."]
-    assert judge(even, rebalanced_at=[at * SECOND for at in at_s], now_ms=10_000_000)[0] == "OK"
+        assert (verdict.reasons, verdict.diagnosis.kind) == (["It rebalanced 8 times in 27 s."], "rebalancing")
+    assert judged(even, Evidence(rebalanced_at=at, now_ms=10_000_000)).word == "OK"
 
 
 def test_the_page_has_the_verdict_of_a_recorded_storm() -> None:

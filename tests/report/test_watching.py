@@ -7,6 +7,7 @@ from typing import Any
 from apportion.inputs.described_group import Observed
 from apportion.model.group_json import read_group
 from apportion.report.describing import ShownGroup
+from apportion.report.verdicts import judge
 from apportion.report.watching import View
 
 
@@ -46,5 +47,5 @@ def test_what_is_odd_is_told_to_the_end_however_narrow_the_terminal_is() -> None
     view.take(standing({"a" * 30: member("a" * 30, 0, 1, 2, 3), "b" * 30: member("b" * 30)}), 0.0)
     told = " ".join(view.text(width=60).split())
     assert view.standing is not None
-    assert all(sentence in told for sentence in view.standing.odd)
+    assert all(sentence in told for sentence in judge(view.standing).odd)
     assert all(len(line) <= 60 for line in view.text(width=60).splitlines())

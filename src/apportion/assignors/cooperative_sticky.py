@@ -27,6 +27,7 @@ class CooperativeSticky:
     """
 
     name: ClassVar[str] = "cooperative-sticky"
+    reads: ClassVar[frozenset[str]] = frozenset({"racks"})
     memory: ClassVar[UserDataCodec] = InSubscription()
     goals: ClassVar[tuple[str, ...]] = DEFAULT
     facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}

@@ -69,6 +69,7 @@ class Failover:
     on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("incumbent", "priority", "balance", "moves")
     kept_whole: ClassVar[str] = "topics"
+    promise: ClassVar[str] = "one reader a topic"
 
     preempt: bool = True
     active: Active = "member"

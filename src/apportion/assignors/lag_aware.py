@@ -56,6 +56,8 @@ class LagAware:
     """
 
     name: ClassVar[str] = "lag-aware"
+    promise: ClassVar[str] = "partitions shared by lag"
+    reads: ClassVar[frozenset[str]] = frozenset({"lag", "weights"})
     goals: ClassVar[tuple[str, ...]] = ("topic-balance", "balance", "lag", "weight", "moves")
     structural: ClassVar[str] = "lag"
     # A plan over all topics takes 0.5 to 6 ms; this rule is dealt for thousands of groups in a few calls.
@@ -215,6 +217,8 @@ class CooperativeLagAware:
     """
 
     name: ClassVar[str] = "cooperative-lag-aware"
+    promise: ClassVar[str] = "partitions shared by lag"
+    reads: ClassVar[frozenset[str]] = frozenset({"lag", "weights"})
     form_of: ClassVar[str] = "lag-aware"
     structural: ClassVar[str] = "lag"
     tabled: ClassVar[str] = "cooperative-lag-aware"

@@ -25,6 +25,7 @@ class Range:
     """
 
     name: ClassVar[str] = "range"
+    reads: ClassVar[frozenset[str]] = frozenset({"racks"})
     memory: ClassVar[UserDataCodec] = Stateless()
     quick: ClassVar[bool] = True
     structural: ClassVar[bool] = True

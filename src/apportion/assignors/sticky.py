@@ -29,6 +29,7 @@ class Sticky:
     """
 
     name: ClassVar[str] = "sticky"
+    reads: ClassVar[frozenset[str]] = frozenset({"racks"})
     quick: ClassVar[bool] = True
     structural: ClassVar[bool] = True
     memory: ClassVar[UserDataCodec] = InUserData()

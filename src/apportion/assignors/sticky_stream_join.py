@@ -67,6 +67,7 @@ class StickyStreamJoin:
     structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
     kept_whole: ClassVar[str] = "numbers"
+    promise: ClassVar[str] = "equal numbers of all topics on one member, and staying there"
     leaves: ClassVar[bool] = True
 
     def assign(self, group: Group) -> Answer:

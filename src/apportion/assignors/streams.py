@@ -57,6 +57,12 @@ class Streams(TaskSettings):
     on_foreign: ClassVar[str] = "stop"
     assigned_data: ClassVar[bool] = True
     stateful: ClassVar[bool] = True
+    promise: ClassVar[str] = "tasks with their state, and standbys"
+    also_known_as: ClassVar[Mapping[str, str]] = {
+        "apportion-streams": "",
+        "stream": " (Kafka Streams has a protocol of its own for that: streams)",
+    }
+    reads: ClassVar[frozenset[str]] = frozenset({"racks"})
     structural: ClassVar[bool] = True
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True

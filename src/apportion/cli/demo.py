@@ -65,21 +65,20 @@ def _show(path: Path) -> list[GroupHistory]:
     from apportion.inputs.load_history import load_histories
     from apportion.report import group_list, history_text
     from apportion.report.describing import shown
+    from apportion.report.diagnosing import Evidence
+    from apportion.report.verdicts import judge
 
     groups = load_histories(path).living
     stories: list[dict[str, dict[str, Any]]] = []
-    seen = []
+    rows = []
     for group in groups:
         shown_group, story = shown(observed(group)), replay_totals(group)
+        verdict = judge(shown_group, Evidence(rebalanced_at=[rebalance.at for rebalance in group.rebalances]))
         stories.append(story)
-        seen.append(shown_group)
+        rows.append(group_list.row_of(group_list.judged(verdict)))
         emit(printable(shown_group.heading) + "\n")
-        emit_tables(history_text.tables(shown_group, group.rebalances), "table", history_text.notes(shown_group, story))
+        emit_tables(history_text.tables(shown_group, group.rebalances), "table", history_text.notes(verdict, story))
         emit("\n")
-    rows = [
-        group_list.row_of(group_list.judged(shown_group, [rebalance.at for rebalance in group.rebalances]))
-        for shown_group, group in zip(seen, groups, strict=True)
-    ]
     emit_tables([group_list.table(sorted(rows, key=group_list.order)), history_text.totals(stories)], "table")
     return groups
 

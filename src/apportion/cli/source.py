@@ -6,6 +6,7 @@ import argparse
 import atexit
 import os
 import re
+import shlex
 import shutil
 import stat
 import sys
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES: Final = 256 << 20
 """Of an input that is read whole: the rows of a million partitions are half of it, and an endless pipe must end."""
+UNTIMED_S: Final = 60.0
+"""Seconds taken for those between two listings where nobody knows them: only relations of rates are told then."""
+DAY_S: Final = 86_400.0
 CONNECTION: Final = ("bootstrap_server", "command_config", "context")
 """Options that say how to reach a cluster."""
 
@@ -170,6 +174,8 @@ class OverTime:
         When log ends were last sampled; None: the group's own series tell.
     rebalanced_at_ms
         When it rebalanced, ascending, of a dump or tables, and in a live cluster's last hour; None unknown.
+    timed
+        Whether the seconds are known; else only how rates compare.
     """
 
     series: AllSeries
@@ -177,6 +183,7 @@ class OverTime:
     held_since_ms: int | None = None
     now_ms: int | None = None
     rebalanced_at_ms: Sequence[int] | None = None
+    timed: bool = True
 
 
 def over_time(
@@ -241,6 +248,70 @@ def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> 
         held_since_ms = generations[-1].at if generations else None
         at_ms = [rebalance.at for rebalance in group.rebalances]
         yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None, at_ms)
+
+
+@dataclass(frozen=True)
+class Listings:
+    """Two listings of the same groups, one taken after the other.
+
+    options
+        How a command names them.
+    apart_s
+        Seconds between them; None unknown.
+    """
+
+    options: str
+    before: Sequence[Observed]
+    after: Sequence[Observed]
+    apart_s: float | None
+
+    def over_time(self) -> Iterator[OverTime]:
+        """Each later group's commits and log ends at both moments."""
+        from apportion.inputs.series import of_looks
+
+        seconds = self.apart_s or UNTIMED_S
+        series = of_looks([(0, self.before), (round(seconds * 1000), self.after)])
+        for observed in self.after:
+            yield OverTime(series[observed.name], seconds, now_ms=round(seconds * 1000), timed=self.apart_s is not None)
+
+
+def two_listings(args: argparse.Namespace, apart_s: float | None) -> Listings:
+    """The groups of two files, the earlier one first.
+
+    apart_s
+        Seconds between them, as the user says; None takes the files' own times, if these are seconds to a day apart.
+    Raises
+        BadInput: the second is older than the first, by its logs' ends.
+    """
+    before = many(args)
+    paths = [args.file, args.later]
+    later = argparse.Namespace(**{**vars(args), "file": args.later, "path_at_hand": None})
+    after = many(later)
+    went_back = _went_back(before, after)
+    if went_back:
+        needed = f"the earlier listing first: apportion describe {shlex.quote(args.later)} {shlex.quote(args.file)}"
+        raise BadInput(called(args.later), f"an older listing than {called(args.file)}: {went_back}", needed)
+    if apart_s is None and all(path != "-" and os.path.isfile(path) for path in paths):
+        by_files = os.path.getmtime(args.later) - os.path.getmtime(args.file)
+        apart_s = by_files if 1 <= by_files <= DAY_S else None
+    options = f"{shlex.quote(args.file)} {shlex.quote(args.later)}"
+    return Listings(f"{options} --window {apart_s:.6g}" if apart_s else options, before, after, apart_s)
+
+
+def _went_back(before: Sequence[Observed], after: Sequence[Observed]) -> str:
+    """A log whose end is lower in the later listing, if none is higher: a topic that was made anew goes back alone."""
+
+    def ends(groups: Sequence[Observed]) -> dict[tuple[str, int], int]:
+        topics = (topic for observed in groups for topic in observed.raw["topics"].items())
+        rows = ((name, row) for name, rows in topics if isinstance(rows, list) for row in rows)
+        return {(name, row["partition"]): row["end"] for name, row in rows if row.get("end") is not None}
+
+    first, last = ends(before), ends(after)
+    both = [(place, first[place], last[place]) for place in first.keys() & last.keys()]
+    if not both or any(new > old for _, old, new in both):
+        return ""
+    back = sorted((place, old, new) for place, old, new in both if new < old)
+    return f"{back[0][0][0]}-{back[0][0][1]} ends at {back[0][2]:,} here and at {back[0][1]:,} there" if back else ""
 
 
 def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Observed:
@@ -360,6 +431,16 @@ def input_name(args: argparse.Namespace) -> str:
     if args.bootstrap_server:
         return str(args.bootstrap_server)
     return "live cluster" if not args.file and is_live(args) else "standard input"
+
+
+def as_options(args: argparse.Namespace) -> str:
+    """The input as a command line names it, for the next command that is proposed; "" for standard input."""
+    if getattr(args, "file", None) is not None:
+        return "" if args.file == "-" else shlex.quote(args.file)
+    given = [(f"--{name.replace('_', '-')}", getattr(args, name)) for name in CONNECTION if getattr(args, name, None)]
+    if not given and is_live(args):
+        given = [("--bootstrap-server", connection(args).bootstrap)]
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in given)
 
 
 def called(path: str) -> str:

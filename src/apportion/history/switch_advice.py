@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from apportion.assignors import known
 from apportion.history import switch_history
 from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import Switch
 from apportion.model.present import topic_shares
-from apportion.strategy.traits import traits_of
+from apportion.strategy.registry import traits_of_protocol
 from apportion.wire.plan_text import ASSIGNOR
 from apportion.wording import count, percent
 
@@ -18,15 +17,6 @@ SESSION_MS: Final = 45_000
 """The broker's default time-out of a member's session under the new protocol."""
 LOPSIDED: Final = 2.0
 """A topic is called lopsided where one member has this many times its even share."""
-PROMISES: Final = {
-    "failover": "one reader a topic",
-    "sticky-stream-join": "equal numbers of all topics on one member, and staying there",
-    "streams": "tasks with their state, and standbys",
-    "apportion-streams": "tasks with their state, and standbys",
-    "stream": "tasks with their state, and standbys (Kafka Streams has a protocol of its own for that: streams)",
-    "lag-aware": "partitions shared by lag",
-}
-"""What a strategy gives that neither of the broker's assignors does."""
 
 
 def loses(switch: Switch) -> list[str]:
@@ -35,16 +25,17 @@ def loses(switch: Switch) -> list[str]:
     lost: list[str] = []
     if switch.facts.kind == CONSUMER:
         return lost
-    if group.knows_racks:
+    strategy = traits_of_protocol(switch.facts.strategy)  # None: of one that nobody knows, whatever there is counts
+    if group.knows_racks and (strategy is None or "racks" in strategy.reads):
         lost.append("racks")
-    if switch.facts.strategy == "lag-aware":
+    if strategy is not None and "lag" in strategy.reads:
         lost.append("lag")
-    elif switch.facts.strategy in PROMISES:
+    elif strategy is not None and strategy.promise:
         lost.append("the strategy's promise")
     together = switch.together
     if together["of"] and together["now"] == together["of"] > together["online"]:
         lost.append("co-location")
-    if group.has_capacities:
+    if group.has_capacities and (strategy is None or "capacity" in strategy.facts):
         lost.append("capacities")
     return lost
 
@@ -74,8 +65,8 @@ def traps(switch: Switch) -> list[str]:
         sentences.append(
             f"The session time-out becomes the broker's, {SESSION_MS // 1000} s unless set otherwise; it is {now} now."
         )
-    strategy = known().get(switch.facts.strategy or "")
-    if strategy is not None and not traits_of(strategy).cooperative:
+    strategy = traits_of_protocol(switch.facts.strategy)
+    if strategy is not None and not strategy.cooperative:
         sentences.append(
             "Callbacks get only the partitions lost and gained: those that call assign(), or take a revocation for "
             "the loss of all partitions, break."
@@ -120,8 +111,9 @@ def _verdict(switch: Switch) -> str:
             f"Stay, or take another strategy first: the assignments{whose} carry user data, so the broker refuses an "
             "online upgrade. Move to sticky or cooperative-sticky first (two bounces), or stop and restart all members."
         )
-    if strategy in PROMISES:
-        return f"Stay: {strategy} promises {PROMISES[strategy]}, and the broker's assignors do not."
+    traits = traits_of_protocol(strategy)
+    if traits is not None and traits.promise:
+        return f"Stay: {strategy} promises {traits.promise}, and the broker's assignors do not."
     if _lopsided(switch):
         return "Stay, unless all topics are equally busy: the broker's uniform ignores topics."
     if "co-location" in switch.loses:

@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
-from apportion.assignors import known
 from apportion.errors import UnreadableBytes
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.predicted_targets import Score, score
@@ -17,13 +16,9 @@ from apportion.history.records import CONSUMER, GroupRecord
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.model.present import LEAST_SHARED, topic_shares
-from apportion.strategy.traits import traits_of
+from apportion.strategy.registry import traits_of_protocol
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import GroupGeneration
-
-ASSIGNED_DATA: Final = frozenset({"stream", "apportion-streams"})
-"""Names that groups of Kafka Streams and of our task runner have, whose assignments carry user data."""
-
 
 CLASSIC_CLIENTS: Final = ("kafka-python", "aiokafka")
 """Client libraries without the new protocol; a client id that nobody chose begins with the name, others may have it."""
@@ -195,8 +190,8 @@ def blockers(facts: GroupFacts) -> list[Blocker] | None:
         return []
     if facts.strategy is None:
         return None
-    strategy = known().get(facts.strategy)
-    if facts.strategy in ASSIGNED_DATA or traits_of(strategy).assigned_data:
+    strategy = traits_of_protocol(facts.strategy)
+    if strategy is not None and strategy.assigned_data:
         return [Blocker("user data in the assignment, as this strategy writes it")]
     return [] if strategy is not None else None
 

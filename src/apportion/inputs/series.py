@@ -12,6 +12,7 @@ import numpy as np
 from apportion.history.commits import TopicPartition
 from apportion.history.lag_time import SAMPLES_MAX, Series, thinned
 from apportion.inputs.config import Connection
+from apportion.inputs.described_group import Observed
 from apportion.inputs.load_history import reader_of
 from apportion.model.group import Group
 
@@ -87,13 +88,22 @@ def of_cluster(
     """
     from apportion.inputs import live
 
-    rows: dict[str, tuple[list[_Sample], list[_Sample]]] = {name: ([], []) for name in groups}
+    looks = []
     for i in range(2):
         if i:
             time.sleep(window_s)
         at = round(time.time() * 1000)
-        for observed in live.groups(connection, groups, leave_out):
-            commits, ends = rows[observed.name]
+        looks.append((at, live.groups(connection, groups, leave_out)))
+    series_of = of_looks(looks)
+    return {name: series_of.get(name, {}) for name in groups}
+
+
+def of_looks(looks: Iterable[tuple[int, Iterable[Observed]]]) -> dict[str, AllSeries]:
+    """Each group's commits and log ends at some moments (ms), as group.json has them."""
+    rows: dict[str, tuple[list[_Sample], list[_Sample]]] = {}
+    for at, seen in looks:
+        for observed in seen:
+            commits, ends = rows.setdefault(observed.name, ([], []))
             for topic, entries in observed.raw["topics"].items():
                 for entry in entries if isinstance(entries, list) else ():
                     topic_partition = (topic, entry["partition"])

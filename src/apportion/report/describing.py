@@ -15,13 +15,14 @@ from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.present import observed_lag, owed, readers
 from apportion.model.to_names import partitions_to_names
-from apportion.report.oddities import member_labels, oddities
-from apportion.report.roles import roles_dict, sentences
+from apportion.report.oddities import Finding, findings, member_labels
+from apportion.report.roles import roles_dict
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
+    from apportion.report.verdicts import Verdict
 
 MOST_ROWS: Final = 60
 """Partitions that the narrow form lists; above, members alone are shown."""
@@ -55,18 +56,9 @@ class ShownGroup:
         return sum(known.tolist()) if len(known) else None
 
     @cached_property
-    def odd(self) -> list[str]:
-        """What is odd, the gravest first."""
-        seen = self.seen
-        return [
-            *(f"Not all was read: {sentence}." for sentence in seen.left_out),
-            *oddities(
-                self.group, seen.state, seen.kind, protocol=seen.protocol, owners_told=seen.owners_told,
-                assumed=bool(seen.assumed),
-            ),
-            *sentences(seen.kind, seen.members),
-            *seen.sentences,
-        ]  # fmt: skip
+    def findings(self) -> list[Finding]:
+        """What one look at it shows; ``verdicts.judge`` adds what is known over time."""
+        return findings(self.group, self.seen)
 
     @property
     def heading(self) -> str:
@@ -131,7 +123,7 @@ class ShownGroup:
         rows = [(p, m) for p, reading in enumerate(readers_of) for m in (reading or [NOBODY])]
         return [p for p, _ in rows], [m for _, m in rows]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, verdict: Verdict) -> dict[str, Any]:
         """What is known of the group besides group.json: ``described`` of ``describe -o json``."""
         (document,) = fields(GROUP_COLUMNS, self)
         if self.seen.governed is not None:
@@ -144,7 +136,8 @@ class ShownGroup:
             "members": fields(MEMBER_COLUMNS, self),
             "partitions": fields(PARTITION_COLUMNS, self),
             **roles_dict(self.seen.kind, self.seen.members),
-            "odd": self.odd,
+            "odd": verdict.odd,
+            **verdict.to_dict(),
         }
 
     def members_data(self) -> dict[str, Any] | None:

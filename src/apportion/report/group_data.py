@@ -64,6 +64,7 @@ def group_data(
         "generation": None,
         "verdict": "",
         "why": [],
+        "diagnosis": {},
         "advice": [],
         "roles": None,
         "seats": None,

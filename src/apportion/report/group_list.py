@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.arrays import UNKNOWN
+from apportion.report.oddities import ERR, OK, WARN
 from apportion.report.text import Cell, TextTable
-from apportion.report.verdicts import ERR, OK, WARN, judge
 
 if TYPE_CHECKING:
     from apportion.report.describing import ShownGroup
+    from apportion.report.verdicts import Verdict
 
 Row = Mapping[str, Any]
 """A group's fields by the names of ``COLUMNS``; None is unknown, and ``catch_up_s`` None beside a trend never."""
@@ -22,8 +23,8 @@ Row = Mapping[str, Any]
 class Listed:
     """What a row of the list is made of.
 
-    verdict, why
-        As ``judge`` gives it, and all that is odd, the gravest first.
+    verdict, why, diagnosis
+        As ``judge`` gives them; why: the reasons, and then what is odd besides.
     pace
         As ``lag_text.pace`` gives it, with ``last_hour``; empty where nothing is known over time.
     behind
@@ -37,6 +38,7 @@ class Listed:
     shown: ShownGroup
     verdict: str
     why: Sequence[str]
+    diagnosis: Mapping[str, str] = field(default_factory=dict)
     pace: Mapping[str, Any] = field(default_factory=dict)
     behind: Sequence[float | None] = ()
     past: tuple[int, int, int] | None = None
@@ -116,16 +118,13 @@ def declared() -> dict[str, Any]:
 
 def row_of(listed: Listed) -> dict[str, Any]:
     """A group's row."""
-    return {**{column.field: column.of(listed) for column in COLUMNS}, "why": listed.why}
+    return {**{column.field: column.of(listed) for column in COLUMNS}, "why": listed.why,
+            "diagnosis": listed.diagnosis}  # fmt: skip
 
 
-def judged(
-    shown: ShownGroup, rebalanced_at: Sequence[int] = (), pace: Mapping[str, Any] | None = None
-) -> Listed:  # fmt: skip
-    """A group as a source shows it, judged by itself and by when (ms) it rebalanced, ascending."""
-    seen = shown.seen
-    verdict, _ = judge(shown.group, seen.kind, seen.protocol, seen.owners_told, rebalanced_at)
-    return Listed(shown, verdict, shown.odd, pace or {})
+def judged(verdict: Verdict, pace: Mapping[str, Any] | None = None) -> Listed:
+    """A group as it was judged."""
+    return Listed(verdict.shown, verdict.word, verdict.why, verdict.diagnosis.to_dict(), pace or {})
 
 
 def found_by(listed: Listed, most_topics: int | None = None, most_members: int | None = None) -> dict[str, Any]:
@@ -165,7 +164,7 @@ def _number(row: Row, field: str) -> float:
 
 def known_of(row: Row) -> dict[str, Any]:
     """What ``describe -o json`` says of a group in its list's words; the unknown is left out, null is never."""
-    fields = ("verdict", "heaviest", "behind_s", "trend", "catch_up_s", "last_hour")
+    fields = ("heaviest", "behind_s", "trend", "catch_up_s", "last_hour")
     return {
         field: row.get(field)
         for field in fields

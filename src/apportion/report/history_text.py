@@ -8,6 +8,7 @@ from typing import Any, Final
 from apportion.report.describing import ShownGroup, members
 from apportion.report.replaying import moment
 from apportion.report.text import Cell, TextTable
+from apportion.report.verdicts import Verdict
 from apportion.wording import count
 
 LAST: Final = 3
@@ -34,9 +35,9 @@ def last(rebalances: Sequence[Any]) -> TextTable:
     return TextTable(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
 
 
-def notes(standing: ShownGroup, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def notes(verdict: Verdict, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is odd, and in one line what each strategy would have moved over the whole history."""
-    sentences = [f"! {sentence}" for sentence in standing.odd]
+    sentences = [f"! {sentence}" for sentence in verdict.why]
     really = next((total["moves_then"] for total in replayed.values()), 0)
     if any(total["moves"] for total in replayed.values()) or really:
         # Evenness first: who leaves all work to one member moves nothing.

@@ -1,88 +1,326 @@
-"""What is odd about a group, in sentences a person on call can act on."""
+"""What is odd about a group at one moment, in sentences a person on call can act on, each with how grave it is.
+
+What is merely odd is no warning: a group of a hundred members is never quite even. What warns goes by figures that know
+the group's size, by its state, by the plan that governs it, and by what its strategy promises.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.errors import ApportionError
+from apportion.history.fold import OTHERS
 from apportion.history.lag_time import MARKERS_MAX
+from apportion.history.records import SHARE
 from apportion.model.group import Group
 from apportion.model.measures import rack_misses
 from apportion.model.present import contested, lag_now, loads_now, observed_lag, owed, topic_shares
 from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan
+from apportion.report.roles import sentences
+from apportion.strategy.registry import traits_of_protocol
+from apportion.strategy.traits import Traits
 from apportion.wording import count, partitions_in_words, percent, shorten, some_of
 
+if TYPE_CHECKING:
+    from apportion.inputs.described_group import Observed
+
+OK, WARN, ERR = "OK", "WARN", "ERR"
+REBALANCING: Final = frozenset({"rebalancing", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+"""States in which owners are about to change: who reads what just now tells nothing of the group."""
+BY_A_JOB: Final = "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
 CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
 LEAST_LOCAL: Final = 50
 """Messages of one partition from which on its share is worth a sentence: a marker's lag of 1 is nobody's hot key."""
-ALONE: Final = 1.05
-"""A member with at most so much of its heaviest partition's lag has nothing else that could be taken from it."""
 HEAVY: Final = 4.0
 """Times the mean lag of the others that one member may have."""
 HEAVY_LAG: Final = 10_000
 """Messages below which no member is heavy."""
 LEAST_WHOLE: Final = 3
 """Partitions of a topic from which on it is odd that one member reads all: two may be together by chance."""
+UNEVEN: Final = 1.25
+"""Times the partitions of the fairest sharing's fullest member, and at least two more, that one may hold."""
 EVENED_CELLS_MAX: Final = 100_000
 """Members x partitions above which members of different wishes are not planned to see how even they could be."""
-KEPT_TOGETHER: Final = frozenset({"failover"})
-"""Strategies that give whole topics to one member on purpose."""
+UNGOVERNED: Final = Traits()
 
 
-def oddities(
-    group: Group,
-    state: str | None = None,
-    kind: str | None = None,
-    *,
-    protocol: str | None = None,
-    owners_told: bool = True,
-    assumed: bool = False,
-) -> list[str]:
-    """Everything odd about a group, the gravest first; empty where all is as it should be.
+class Finding(NamedTuple):
+    """One sentence about a group, and how grave it is: ``OK`` where it is odd and no more.
 
-    state, kind, protocol
-        As Kafka names them, where the source told them. Nobody owns a share group's partitions, and a streams group
-        balances tasks, whose partitions nobody chose: what else is odd there ``roles.sentences`` tells.
-    owners_told
-        Whether the source tells who reads.
-    assumed
-        Whether subscriptions are guessed, so that nothing is to be said of what they would allow.
+    about
+        What later evidence may know better: ``EXPIRED``, ``NO_MEMBERS``, ``ONE_MEMBER``; "" nothing.
     """
-    if kind == "share":
-        return [*_about_state(group, state, kind, owners_told)]
-    balanced = kind != "streams"
-    return [
-        *_about_state(group, state, kind, owners_told),
-        *_about_owners(group, balanced),
-        *_about_spread(group, balanced and protocol not in KEPT_TOGETHER, assumed),
-        *_about_lag(group, owed(group, assumed)),
-        *_about_offsets(group, owed(group, assumed)),
-        *_about_members(group),
-    ]
+
+    text: str
+    verdict: str = OK
+    about: str = ""
 
 
-def _about_state(group: Group, state: str | None, kind: str | None, owners_told: bool) -> Iterator[str]:
-    lag = sum(group.lag.tolist())  # as Python numbers, here and below: 64-bit lags may need more than 64 bits
-    waiting = f"{count(lag, 'message waits', 'messages wait')}" if lag else ""
-    if not owners_told:
-        source = "the text has no column CONSUMER-ID and no list of members"
-        yield f"Owners are not told: {source}{f'; {waiting}' if waiting else ''}."
-    elif not group.M and kind == "simple":
-        yield "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
-    elif not group.M and state in (None, "Empty"):
-        yield _nobody(group, kind, waiting)
-    elif state == "rebalancing":
-        yield "It is rebalancing: owners are about to change; look again."
-    elif state in ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"):
-        yield f"It is rebalancing ({state}): owners are about to change; look again."
-    elif state == "Dead":
-        yield "The group is Dead: its coordinator has dropped it."
+EXPIRED, NO_MEMBERS, ONE_MEMBER = "expired", "no members", "one member"
+
+
+def findings(group: Group, seen: Observed) -> list[Finding]:
+    """Everything that one look shows, in the order in which it is told: what was not read first, then what hurts most.
+
+    Nobody owns a share group's partitions, and a streams group balances tasks, whose partitions nobody chose: what else
+    is odd there ``roles.sentences`` tells.
+    """
+    unread = [Finding(f"Not all was read: {sentence}.", WARN) for sentence in seen.left_out]
+    told = [Finding(sentence) for sentence in (*sentences(seen.kind, seen.members), *seen.sentences)]
+    return [*unread, *_Look(group, seen).findings(), *told]
+
+
+class _Look:
+    """One group while it is looked at.
+
+    traits
+        Of its strategy; the defaults where nobody knows that.
+    even
+        Whether even counts are wanted: not where the strategy keeps topics or numbers whole, or a plan governs.
+    counted
+        (P,) partitions that the group still has to read.
+    """
+
+    def __init__(self, group: Group, seen: Observed) -> None:
+        self.group, self.seen, self.kind = group, seen, seen.kind
+        self.assumed = bool(seen.assumed)
+        self.traits = traits_of_protocol(seen.protocol) or UNGOVERNED
+        self.even = not (seen.kind in OTHERS or self.traits.kept_whole or self.traits.stateful or seen.governed)
+        self.moving = seen.state in REBALANCING
+        self.counted = owed(group, self.assumed)
+        self.lag = observed_lag(group) if group.offsets is not None else np.full(group.P, UNKNOWN)
+
+    def findings(self) -> Iterator[Finding]:
+        """All of them."""
+        yield from self._state()
+        if self.kind == SHARE:
+            return
+        yield from self._owners()
+        if self.seen.owners_told and not self.moving:
+            yield from self._spread()
+            yield from self._plan()
+        yield from self._lag()
+        yield from self._offsets()
+        yield from self._members()
+
+    def _total(self, where: Bools) -> int:
+        """Messages left there, as far as they are known; as a Python number, which 64-bit lags may need."""
+        lag = self.lag[where]
+        return sum(lag[lag > 0].tolist())
+
+    def _state(self) -> Iterator[Finding]:
+        seen, group = self.seen, self.group
+        lag = self._total(self.counted)
+        waiting = count(lag, "message waits", "messages wait") if lag else ""
+        if not seen.owners_told:
+            source = "the text has no column CONSUMER-ID and no list of members"
+            yield Finding(f"Owners are not told: {source}{f'; {waiting}' if waiting else ''}.", WARN)
+        elif self.moving:
+            named = "" if seen.state == "rebalancing" else f" ({seen.state})"
+            lost = self._total(self.counted & (group.owner == NOBODY) & ~contested(group))
+            unread = (
+                f", and {count(lost, 'message waits', 'messages wait')} in partitions without an owner" if lost else ""
+            )
+            yield Finding(
+                f"It is rebalancing{named}: owners are about to change{unread}. Look again.", WARN if lost else OK
+            )
+        elif not group.M and self.kind == "simple":
+            yield Finding(BY_A_JOB)
+        elif not group.M and seen.state in (None, "Empty"):
+            yield Finding(_nobody(group, self.kind, waiting), ERR if waiting else OK, NO_MEMBERS)
+        elif seen.state == "Dead":
+            yield Finding("The group is Dead: its coordinator has dropped it.")
+
+    def _owners(self) -> Iterator[Finding]:
+        group = self.group
+        if not group.M:
+            return
+        twice = contested(group)
+        if twice.any():
+            partitions = count(int(twice.sum()), "partition is", "partitions are")
+            yield Finding(f"{partitions} read by several members: {named(group, twice)}.", WARN)
+        lost = group.wanted & (group.owner == NOBODY) & ~twice
+        if self.moving or not self.seen.owners_told:
+            pass
+        elif lost.all() and group.P and not len(group.claims.partition):
+            yield Finding("No owners are told, so moves cannot be counted.")
+        elif lost.any():
+            yield from self._unowned(lost)
+        fallen = [claim for claim in group.rejected_claims() if not claim[3].startswith("claimed twice")]
+        if fallen:
+            member, topic, number, why = fallen[0]
+            first = f"{group.members[member]}'s on {topic}-{number} ({why})"
+            yield Finding(
+                f"{count(len(fallen), 'claim contradicts', 'claims contradict')} the rest and cannot stand: {first}"
+                + (", ..." if len(fallen) > 1 else ".")
+            )
+
+    def _unowned(self, lost: Bools) -> Iterator[Finding]:
+        waiting, names = self._total(lost & self.counted), named(self.group, lost)
+        if self.traits.leaves:
+            left = f"{count(int(lost.sum()), 'partition is', 'partitions are')} left to nobody"
+            yield Finding(f"{left}, as {self.seen.protocol} does: {names}.", WARN if waiting else OK)
+            return
+        if waiting:
+            yield Finding(f"{count(waiting, 'message waits', 'messages wait')} in partitions without an owner.", ERR)
+        yield Finding(f"{count(int(lost.sum()), 'partition has', 'partitions have')} no owner: {names}.", WARN)
+
+    def _spread(self) -> Iterator[Finding]:
+        """Members that could hold more even counts, and topics that one member holds whole."""
+        group = self.group
+        if not self.even or not group.M or not (group.owner != NOBODY).any():
+            return
+        held = loads_now(group)
+        # What goes by lag or weights evens these out, and counts only as far as its settings bind it.
+        grave = WARN if _too_full(group, held) and "lag" not in self.traits.reads else OK
+        uneven = [*self._uneven_alike(held), *self._uneven_otherwise(held)]
+        yield from (Finding(text, grave) for text in uneven[:1])
+        yield from (Finding(text) for text in uneven[1:])
+        whole = whole_topics(group)
+        if whole and not self.assumed:
+            names = some_of([group.topics[topic] for topic in whole])
+            verb = "topic is" if len(whole) == 1 else "topics are each"
+            yield Finding(f"{len(whole):,} {verb} held wholly by one member, though others want it too: {names}.", WARN)
+
+    def _uneven_alike(self, held: Ints) -> Iterator[str]:
+        """Balance is a matter among members that could swap: those with one subscription."""
+        group = self.group
+        for k in range(len(group.subscriptions)):
+            loads = held[group.subscription_of == k]
+            if len(group.subscriptions[k]) and len(loads) > 1 and loads.any() and loads.max() - loads.min() > 1:
+                low, high = int(loads.sum()) // len(loads), -(-int(loads.sum()) // len(loads))
+                even = f"{low}" if low == high else f"{low} or {high}"
+                now = f"{loads.min():,} to {loads.max():,} partitions"
+                yield f"Uneven: members that want the same topics hold {now} each; even would be {even}."
+
+    def _uneven_otherwise(self, now: Ints) -> Iterator[str]:
+        """Members of different wishes, held against the fairest sharing."""
+        group = self.group
+        uneven = len(group.subscriptions) > 1 and int(now.max()) - int(now.min()) > 1
+        could = None if self.assumed or not uneven else _fairest(group)
+        if could is not None and (int(now.max()) - could["load_max"] >= 2 or could["load_min"] - int(now.min()) >= 2):
+            span = f"{could['load_min']:,} to {could['load_max']:,}"
+            moves = count(could["moves"], "move")
+            yield f"Uneven: members hold {now.min():,} to {now.max():,} partitions; {span} can be, with {moves}."
+
+    def _plan(self) -> Iterator[Finding]:
+        """Of a governed group: the plan decides what is as it should be; its sentences name what differs."""
+        governed = self.seen.governed
+        if governed is not None and governed.differs:
+            yield Finding(
+                f"{count(len(governed.differs), 'partition is', 'partitions are')} not where its plan wants them.", WARN
+            )
+
+    def _lag(self) -> Iterator[Finding]:
+        """Where the lag is: facts of this moment. What would help is a matter of rates, which ``diagnosing`` knows."""
+        group = self.group
+        lag = np.where(self.counted & (self.lag > 0), self.lag, 0)
+        total = sum(lag.tolist())
+        if total <= 0 or not self.seen.owners_told:
+            return
+        hottest = int(lag.argmax())
+        if int(lag[hottest]) / total >= CONCENTRATED and group.P > 2 and int(lag[hottest]) >= LEAST_LOCAL:
+            yield Finding(self._local(hottest, total))
+        elif group.M > 2 and (group.owner != NOBODY).any() and self.traits.kept_whole != "topics":
+            held = lag_now(group)
+            m = int(held.argmax())
+            if int(held[m]) / total >= CONCENTRATED:
+                its = f"{member_label(group, m)}, {int(held[m]):,} of {total:,} messages"
+                yield Finding(f"One member carries {percent(int(held[m]) / total)} of the lag: {its}.")
+        if self.kind not in OTHERS and not self.moving and self.traits.kept_whole != "topics":
+            yield from self._heavy()
+
+    def _local(self, hottest: int, total: int) -> str:
+        """One partition has most of the lag, and what its member has besides: that much could be elsewhere."""
+        group = self.group
+        topic, number = group.name_of(hottest)
+        its, owner = int(self.lag[hottest]), int(group.owner[hottest])
+        unknown = int((self.counted & (self.lag == UNKNOWN)).sum())
+        known = (
+            f" that are known ({count(unknown, 'partition has', 'partitions have')} an unknown lag)" if unknown else ""
+        )
+        hot = f"The lag is uneven: {topic}-{number} has {percent(its / total)} of {count(total, 'message')}{known}"
+        if owner == NOBODY:
+            return f"{hot}."
+        besides = int(lag_now(group)[owner]) - its
+        more = f"{besides:,} more to read, which others could take" if besides > 0 else "nothing else to read"
+        return f"{hot}; its member has {more}."
+
+    def _heavy(self) -> Iterator[Finding]:
+        """One member has much more to read than the mean of the others, however small its share of a large lag."""
+        group = self.group
+        if group.M < 2 or not len(group.claims.partition):
+            return
+        held = [float(lag) for lag in lag_now(group).tolist()]
+        most = max(held)
+        mean = (sum(held) - most) / (group.M - 1)
+        if most >= HEAVY_LAG and most >= HEAVY * mean:
+            name = member_label(group, held.index(most))
+            comparison = f"{most / mean:,.1f} times the mean of the others" if mean else "the others have none"
+            text = f"One member has {count(int(most), 'message')} to read, {comparison}: {name}."
+            yield Finding(text, WARN, ONE_MEMBER)
+
+    def _offsets(self) -> Iterator[Finding]:
+        group, o = self.group, self.group.offsets
+        if o is None:
+            return
+        ahead = self.counted & (o.committed > o.end) & (o.end != UNKNOWN)
+        if ahead.any():
+            yield Finding(
+                f"Committed beyond the log's end, as after a topic was made anew: {named(group, ahead)}.", WARN
+            )
+        passed = self.counted & (o.committed != UNKNOWN) & (o.begin > o.committed)
+        gone = passed & (o.begin - o.committed > MARKERS_MAX)
+        if (passed & ~gone).any():
+            names = named(group, passed & ~gone)
+            yield Finding(f"Retention passed 1 or 2 offsets that may be markers of transactions: {names}.")
+        if gone.any():
+            lost = sum((o.begin - o.committed)[gone].tolist())
+            yield Finding(f"Retention deleted {count(lost, 'message')} unread: {named(group, gone)}.", WARN, EXPIRED)
+        never = group.wanted & (o.committed == UNKNOWN) & (o.lag == UNKNOWN) & (o.end != UNKNOWN)
+        empty = never & (o.end == np.maximum(o.begin, 0))
+        if empty.any():
+            yield Finding(f"Never committed, and nothing to read yet: {named(group, empty)}.")
+        never &= ~empty
+        if never.any():
+            reset = f"auto.offset.reset ({group.auto_offset_reset}) decides where reading starts"
+            yield Finding(f"Never committed, so that {reset}: {named(group, never)}.")
+        unknown = group.wanted & ~group.lag_known
+        if unknown.any() and not unknown.all():
+            yield Finding(f"Lag unknown: {named(group, unknown)}.")
+        if never.any() and not (self.lag != UNKNOWN).any():
+            yield Finding("Lag unknown: no partition has a committed offset.")
+        orphan = ~group.wanted & (o.committed != UNKNOWN)
+        if orphan.any() and group.M:
+            yield Finding(f"Committed but wanted by nobody any more: {named(group, orphan)}.")
+
+    def _members(self) -> Iterator[Finding]:
+        group = self.group
+        if not group.M:
+            return
+        held = loads_now(group)
+        idle: Ints = np.flatnonzero(held == 0)
+        if len(idle) and held.any() and not self.moving and self.traits.kept_whole != "topics":
+            who = ", ".join(member_label(group, m) for m in idle[:3].tolist()) + (", ..." if len(idle) > 3 else "")
+            wanted = int(group.wanted.sum())
+            spare = f"with {count(wanted, 'partition')} for {count(group.M, 'member')}"
+            why = spare if wanted < group.M else "though there are partitions enough"
+            yield Finding(f"{count(len(idle), 'member is', 'members are')} idle, {why}: {who}.")
+        if len(group.subscriptions) > 1:
+            yield Finding(f"Members want different topics: {len(group.subscriptions)} kinds of subscription.")
+        missing = [group.topics[t] for t in np.flatnonzero(~group.described & group.wanted_topic).tolist()]
+        if missing:
+            yield Finding(f"Wanted but not there: {shorten(', '.join(missing), 100)}.")
+        far = int(rack_misses(group, group.owner).sum())
+        if far:
+            yield Finding(f"{count(far, 'partition is', 'partitions are')} read across racks.")
 
 
 def _nobody(group: Group, kind: str | None, waiting: str) -> str:
@@ -94,54 +332,28 @@ def _nobody(group: Group, kind: str | None, waiting: str) -> str:
     return f"Nobody reads: the group has no members{unread}."
 
 
-def _about_owners(group: Group, balanced: bool = True) -> Iterator[str]:
-    if not group.M:
-        return
-    twice = contested(group)
-    lost = group.wanted & (group.owner == NOBODY) & ~twice
-    if twice.any():
-        partitions = count(int(twice.sum()), "partition is", "partitions are")
-        yield f"{partitions} read by several members: {_named(group, twice)}."
-    if lost.all() and group.P and not len(group.claims.partition):
-        yield "No owners are told, so moves cannot be counted."
-    elif lost.any():
-        yield f"{count(int(lost.sum()), 'partition has', 'partitions have')} no owner: {_named(group, lost)}."
-    held = loads_now(group)
-    # Balance is a matter among members that could swap: those with one subscription.
-    for k in range(len(group.subscriptions) if balanced else 0):
-        loads = held[group.subscription_of == k]
-        if len(group.subscriptions[k]) and len(loads) > 1 and loads.any() and loads.max() - loads.min() > 1:
-            low, high = int(loads.sum()) // len(loads), -(-int(loads.sum()) // len(loads))
-            even = f"{low}" if low == high else f"{low} or {high}"
-            now = f"{loads.min():,} to {loads.max():,} partitions"
-            yield f"Uneven: members that want the same topics hold {now} each; even would be {even}."
-    fallen = [claim for claim in group.rejected_claims() if not claim[3].startswith("claimed twice")]
-    if fallen:
-        member, topic, number, why = fallen[0]
-        first = f"{group.members[member]}'s on {topic}-{number} ({why})"
-        yield f"{count(len(fallen), 'claim contradicts', 'claims contradict')} the rest and cannot stand: {first}" + (
-            ", ..." if len(fallen) > 1 else "."
-        )
+def _too_full(group: Group, held: Ints) -> bool:
+    """Whether one member holds so much more than in the fairest sharing that it warns."""
+    if not group.equal_capacities or not group.wanted.any():
+        return False
+    if len(group.subscriptions) == 1:
+        fullest = -(-int(group.wanted.sum()) // group.M)
+    else:
+        fairest = _fairest(group)
+        if fairest is None:
+            return False
+        fullest = fairest["load_max"]
+    return bool(held.max() >= max(fullest + 2, UNEVEN * fullest))
 
 
-def _about_spread(group: Group, balanced: bool, assumed: bool) -> Iterator[str]:
-    """Topics that one member holds whole, and members of different wishes that could be more even."""
-    if not balanced or group.M < 2 or not (group.owner != NOBODY).any():
-        return
-    whole = whole_topics(group)
-    if whole and not assumed:
-        names = some_of([group.topics[topic] for topic in whole])
-        verb = "topic is" if len(whole) == 1 else "topics are each"
-        yield f"{len(whole):,} {verb} held wholly by one member, though others want it too: {names}."
-    now = loads_now(group)
-    uneven = len(group.subscriptions) > 1 and int(now.max()) - int(now.min()) > 1
-    if not uneven or assumed or group.M * group.P > EVENED_CELLS_MAX:
-        return
-    could = plan(group, "sticky").measures
-    if int(now.max()) - could["load_max"] >= 2 or could["load_min"] - int(now.min()) >= 2:
-        span = f"{could['load_min']:,} to {could['load_max']:,}"
-        moves = count(could["moves"], "move")
-        yield f"Uneven: members hold {now.min():,} to {now.max():,} partitions; {span} can be, with {moves}."
+def _fairest(group: Group) -> dict[str, int] | None:
+    """The measures of the fairest sharing; None of a group that is too large to plan it for a sentence."""
+    if group.M * group.P > EVENED_CELLS_MAX:
+        return None
+    try:
+        return dict(plan(group, "sticky").measures)
+    except ApportionError:
+        return None
 
 
 def whole_topics(group: Group) -> list[int]:
@@ -149,111 +361,6 @@ def whole_topics(group: Group) -> list[int]:
     held = [topic for topic, share in topic_shares(group, group.owner) if share == 1]
     sizes = np.diff(group.start)
     return [topic for topic in held if sizes[topic] >= LEAST_WHOLE and len(group.subscribers(topic)) > 1]
-
-
-def _about_lag(group: Group, counted: Bools) -> Iterator[str]:
-    lag = np.where(counted, group.lag, 0)
-    total = sum(lag.tolist())
-    if total <= 0:
-        return
-    hottest = int(lag.argmax())
-    its = int(lag[hottest])
-    share = its / total
-    if share >= CONCENTRATED and group.P > 2 and its >= LEAST_LOCAL:
-        yield _local(group, hottest, share, total)
-        return
-    if group.M > 2 and (group.owner != NOBODY).any():
-        held = lag_now(group)
-        m = int(held.argmax())
-        part = int(held[m]) / total
-        if part >= CONCENTRATED:
-            name, its = member_label(group, m), int(held[m])
-            yield f"One member carries {percent(part)} of the lag: {name}, {its:,} of {total:,} messages."
-            return
-    yield from heavy(group)
-
-
-def heavy(group: Group) -> Iterator[str]:
-    """One member has much more to read than the mean of the others, however small its share of a large group's lag."""
-    if group.M < 2 or not len(group.claims.partition):
-        return
-    held = [float(lag) for lag in lag_now(group).tolist()]
-    most = max(held)
-    mean = (sum(held) - most) / (group.M - 1)
-    if most >= HEAVY_LAG and most >= HEAVY * mean:
-        name = member_label(group, held.index(most))
-        comparison = f"{most / mean:,.1f} times the mean of the others" if mean else "the others have none"
-        yield f"One member has {count(int(most), 'message')} to read, {comparison}: {name}."
-
-
-def _local(group: Group, hottest: int, share: float, total: int) -> str:
-    """One partition has most of the lag: whether members can help depends on what its member has besides."""
-    topic, number = group.name_of(hottest)
-    its = int(group.lag[hottest])
-    hot = f"{topic}-{number} has {percent(share)} of {total:,} messages"
-    owner = int(group.owner[hottest])
-    held = int(lag_now(group)[owner]) if owner != NOBODY else its
-    if held <= ALONE * its:
-        return f"The lag is local: {hot}; more members cannot help: look for a hot key or a stuck record."
-    # Alone it is as light as it can be: no plan cuts a partition in two.
-    who = "more members, or lag-aware with those there are," if group.M > 1 else "more members"
-    return (
-        f"The lag is uneven: {hot}, and its member {held:,} in all; {who} can take that towards {its:,}, and no plan "
-        "below."
-    )
-
-
-def _about_offsets(group: Group, counted: Bools) -> Iterator[str]:
-    o = group.offsets
-    if o is None:
-        return
-    ahead = counted & (o.committed > o.end) & (o.end != UNKNOWN)
-    if ahead.any():
-        yield f"Committed beyond the log's end, as after a topic was made anew: {_named(group, ahead)}."
-    passed = counted & (o.committed != UNKNOWN) & (o.begin > o.committed)
-    gone = passed & (o.begin - o.committed > MARKERS_MAX)
-    if (passed & ~gone).any():
-        yield f"Retention passed 1 or 2 offsets that may be markers of transactions: {_named(group, passed & ~gone)}."
-    if gone.any():
-        lost = sum((o.begin - o.committed)[gone].tolist())
-        yield f"Retention deleted {count(lost, 'message')} unread: {_named(group, gone)}."
-    never = group.wanted & (o.committed == UNKNOWN) & (o.lag == UNKNOWN) & (o.end != UNKNOWN)
-    empty = never & (o.end == np.maximum(o.begin, 0))
-    if empty.any():
-        yield f"Never committed, and nothing to read yet: {_named(group, empty)}."
-    never &= ~empty
-    if never.any():
-        yield (f"Never committed, so that auto.offset.reset ({group.auto_offset_reset}) decides where reading starts: "
-               f"{_named(group, never)}.")  # fmt: skip
-    unknown = group.wanted & ~group.lag_known
-    if unknown.any() and not unknown.all():
-        yield f"Lag unknown: {_named(group, unknown)}."
-    if never.any() and not (observed_lag(group) != UNKNOWN).any():
-        yield "Lag unknown: no partition has a committed offset."
-    orphan = ~group.wanted & (o.committed != UNKNOWN)
-    if orphan.any() and group.M:
-        yield f"Committed but wanted by nobody any more: {_named(group, orphan)}."
-
-
-def _about_members(group: Group) -> Iterator[str]:
-    if not group.M:
-        return
-    held = loads_now(group)
-    idle: Ints = np.flatnonzero(held == 0)
-    if len(idle) and held.any():
-        who = ", ".join(member_label(group, m) for m in idle[:3].tolist()) + (", ..." if len(idle) > 3 else "")
-        wanted = int(group.wanted.sum())
-        spare = f"with {count(wanted, 'partition')} for {count(group.M, 'member')}"
-        why = spare if wanted < group.M else "though there are partitions enough"
-        yield f"{count(len(idle), 'member is', 'members are')} idle, {why}: {who}."
-    if len(group.subscriptions) > 1:
-        yield f"Members want different topics: {len(group.subscriptions)} kinds of subscription."
-    missing = [group.topics[t] for t in np.flatnonzero(~group.described & group.wanted_topic).tolist()]
-    if missing:
-        yield f"Wanted but not there: {shorten(', '.join(missing), 100)}."
-    far = int(rack_misses(group, group.owner).sum())
-    if far:
-        yield f"{count(far, 'partition is', 'partitions are')} read across racks."
 
 
 def member_label(group: Group, m: int) -> str:
@@ -286,5 +393,6 @@ def own_names(together: Iterable[Sequence[tuple[str | None, str | None]]]) -> di
     return {identity: client for identity, client in names.items() if client not in shared}
 
 
-def _named(group: Group, chosen: Bools) -> str:
+def named(group: Group, chosen: Bools) -> str:
+    """Partitions in words, a long list cut."""
     return shorten(partitions_in_words(partitions_to_names(group, chosen)), 120)

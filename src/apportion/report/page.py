@@ -21,9 +21,9 @@ PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
 SCRIPTS: Final = ("base.js", "present.js", "past.js", "timeline.js", "switch.js", "live.js", "page.js")
 """One script in seven files, in this order."""
-FIELDS: Final = (*(column.field for column in COLUMNS), "why", "topics", "who", "switch")
+FIELDS: Final = (*(column.field for column in COLUMNS), "why", "diagnosis", "topics", "who", "switch")
 """What a row of the list has, in the order in which a packed page has it."""
-IN_ROW: Final = frozenset({"group", "state", "protocol", "kind", "verdict", "why"})
+IN_ROW: Final = frozenset({"group", "state", "protocol", "kind", "verdict", "why", "diagnosis"})
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
 

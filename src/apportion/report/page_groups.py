@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,14 @@ from apportion.history.replay_totals import replay_totals, totals_of
 from apportion.model.build import build
 from apportion.report import switching
 from apportion.report.describing import shown
+from apportion.report.diagnosing import Evidence
 from apportion.report.group_data import group_data, told_of
-from apportion.report.group_list import Listed
+from apportion.report.group_list import judged
 from apportion.report.lag_text import behind_by_topic, in_last_hour, pace, page_data
 from apportion.report.oddities import member_labels, own_names
 from apportion.report.roles import roles_data
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
-from apportion.report.verdicts import judge
+from apportion.report.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
@@ -32,11 +34,11 @@ if TYPE_CHECKING:
     from apportion.model.plan import Plan
 
 
-def of_observed(observed: Observed) -> dict[str, Any]:
-    """One group of which only the present is known."""
+def of_observed(observed: Observed, verdict: Verdict | None = None) -> dict[str, Any]:
+    """One group of which only the present is known, unless its verdict rests on more."""
     group = build(observed.raw)
     planned = [] if observed.kind in OTHERS else every_plan(group)
-    return group_data(group, planned, facts=facts(observed, group, planned))
+    return group_data(group, planned, facts=facts(observed, group, planned, verdict=verdict))
 
 
 def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
@@ -111,7 +113,7 @@ def of_group(
 
 def facts(
     observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None,
-    times: GroupTime | None = None, now_ms: int | None = None,
+    times: GroupTime | None = None, now_ms: int | None = None, verdict: Verdict | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
     # What compare says: each strategy once, at its default settings.
@@ -120,8 +122,7 @@ def facts(
     advised = advice(compared) if len(distinct) > 1 else []
     seen = shown(observed, group)
     rebalanced_at = [rebalance.at for rebalance in past.rebalances] if past is not None else []
-    word, figures = judge(group, observed.kind, observed.protocol, observed.owners_told, rebalanced_at)
-    why = [*seen.odd, *figures]
+    verdict = verdict or judge(seen, Evidence.of(times, rebalanced_at=rebalanced_at))
     over_time: dict[str, Any] = {} if times is None else pace(times.whole)
     if rebalanced_at:
         over_time["last_hour"] = in_last_hour(rebalanced_at, now_ms or max(rebalanced_at))
@@ -129,9 +130,10 @@ def facts(
     return {
         **told_of(observed, advised),
         "kind": observed.kind or "",
-        "verdict": word,
-        "why": why,
-        "listed": Listed(seen, word, why, over_time, behind),
+        "verdict": verdict.word,
+        "why": verdict.why,
+        "diagnosis": verdict.diagnosis.to_dict(),
+        "listed": replace(judged(verdict, over_time), behind=behind),
         "roles": roles_data(observed.kind, observed.members),
         "seats": seen.members_data(),
     }

@@ -12,6 +12,7 @@ from apportion.model.measures import lag_held, loads
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
 from apportion.report.text import cell_width, cut, printable
+from apportion.report.verdicts import judge
 from apportion.wording import count, some_of
 
 BAR: Final = 30
@@ -45,7 +46,7 @@ class View:
         lines = [f"{_clock(self.at)} UTC  {self.standing.heading}{self._trend()}", "", *bars(self.standing, width)]
         odd = [
             line
-            for sentence in self.standing.odd
+            for sentence in judge(self.standing).why
             for line in wrap(printable(f"! {sentence}"), width, subsequent_indent="  ")
         ]
         lines += ["", *odd] if odd else []

@@ -20,8 +20,7 @@ from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
 from apportion.report import lag_text, page, page_groups
 from apportion.report.group_list import COLUMNS, Listed, found_by, row_of
-from apportion.report.oddities import member_labels
-from apportion.report.verdicts import WARN
+from apportion.report.oddities import WARN, member_labels
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES
 from apportion.serve.exposition import EMPTY, Rendered
@@ -39,6 +38,8 @@ SEEN: Final = ("state", "protocol", "kind", "coordinator", "generation")
 """Fields of ``Observed`` that the API gives of a group."""
 KEPT_PLANS: Final = 64
 """Groups whose drawn plans are kept, the last asked for."""
+MOST_WHY: Final = 6
+"""Sentences about a group that the list knows, the gravest."""
 MOST_TOPICS: Final = 40
 """Topics of a group that the list knows, those with most to read first: a row goes to every page at every change."""
 
@@ -203,6 +204,8 @@ class Answers:
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
         more |= lines(state, self.snapshot.ends)
+        judged = state.judged
+        more |= {"verdict": judged.word, "why": judged.why, "diagnosis": judged.diagnosis.to_dict()}
         return {**page_data, **more, **self._switches.drawn(state)}
 
     # -- API --------------------------------------------------------------------------------------------------------
@@ -230,11 +233,11 @@ class Answers:
                 plans, best = [plan.to_dict() for plan in comparison.plans], comparison.best
         seen = state.shown.seen
         facts = {name: value for name in SEEN if (value := getattr(seen, name)) is not None}
-        about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, "verdict": state.verdict}
+        about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, **state.judged.to_dict()}
         switch = self._switches.answer(state)
         switched = {} if switch is None else {"switch": switch.to_dict()}
         return to_json({
-            **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.odd,
+            **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.judged.odd,
             "plans": plans, "best": best, **switched,
         })  # fmt: skip
 
@@ -258,7 +261,7 @@ def listed(state: GroupState) -> Listed:
     """What a group's row is made of while nothing of the group changes."""
     rows = list(state.past.rebalances)
     past = len(rows), sum(row.moved for row in rows), sum(row.needless or 0 for row in rows)
-    return Listed(state.shown, state.verdict, state.odd[:6], past=past, gone=state.gone)
+    return Listed(state.shown, "", (), past=past, gone=state.gone)
 
 
 def row_now(listed: Listed, state: GroupState) -> dict[str, Any]:
@@ -268,7 +271,11 @@ def row_now(listed: Listed, state: GroupState) -> dict[str, Any]:
     """
     last_hour = lag_text.in_last_hour((row.at for row in state.past.rebalances), state.seen * 1000)
     behind = lag_text.behind_by_topic(state.group, state.times)
-    now = replace(listed, pace={**lag_text.pace(state.whole), "last_hour": last_hour}, behind=behind)
+    judged = state.judged
+    now = replace(
+        listed, verdict=judged.word, why=judged.why[:MOST_WHY], diagnosis=judged.diagnosis.to_dict(),
+        pace={**lag_text.pace(state.whole), "last_hour": last_hour}, behind=behind,
+    )  # fmt: skip
     return {**row_of(now), **found_by(now, MOST_TOPICS, MOST_MEMBERS)}
 
 

@@ -138,7 +138,11 @@ def group_state(
     names: Mapping[str, str] = {} if settings.personal else ids
     same = old is not None and old.key is not None and old.key[0] == key
     seats = seats if settings.personal else nameless_seats(seats, ids)
-    seen = Observed({"group": group.name}, **facts, coordinator=described.coordinator, sentences=spoken, members=seats)
+    under = description.get("governed")
+    seen = Observed(
+        {"group": group.name}, **facts, coordinator=described.coordinator, sentences=spoken, members=seats,
+        governed=under,
+    )  # fmt: skip
     shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
     judged = description["kind"] not in OTHERS
@@ -160,7 +164,8 @@ def group_state(
         commits=commits,
         assigned_data=None if carriers is None else tuple(names.get(member, member) for member in carriers),
         read=read,
-        plan=(under.published_s, len(under.differs)) if (under := description.get("governed")) else None,
+        plan=(under.published_s, len(under.differs)) if under else None,
+        source=settings.source,
         manned=group if group.M else old.manned if old is not None else None,
     )
 

@@ -35,6 +35,8 @@ class ServerSettings:
         Work a second that one member takes, for the advised number of members; None gives none.
     catch_up_s
         Seconds in which what waits is to be read, for that number; None counts what comes in alone.
+    source
+        The options by which a command reaches the same cluster; "" proposes no command.
     """
 
     interval_s: float = INTERVAL_S
@@ -48,6 +50,7 @@ class ServerSettings:
     capacity: float | None = None
     otlp_endpoint: str | None = None
     catch_up_s: float | None = None
+    source: str = ""
 
     @property
     def labels_personal(self) -> bool:

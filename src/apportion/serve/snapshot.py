@@ -15,7 +15,8 @@ from apportion.inputs.cluster_round import Round
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.report.describing import ShownGroup
-from apportion.report.verdicts import OK, WARN, judge
+from apportion.report.diagnosing import Evidence
+from apportion.report.verdicts import Verdict, judge
 from apportion.serve.end_times import Commits, EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.tails import ReadUpTo
@@ -59,6 +60,8 @@ class GroupState:
         The group as described when it last had members.
     plan
         Of a governed group: when its plan was published, seconds since 1970, and how many partitions are elsewhere.
+    source
+        How a command reaches the cluster, for the next one that is proposed.
     """
 
     shown: ShownGroup
@@ -78,6 +81,7 @@ class GroupState:
     read: ReadUpTo | None = None
     manned: Group | None = None
     plan: tuple[float, int] | None = None
+    source: str = ""
 
     @property
     def group(self) -> Group:
@@ -132,24 +136,18 @@ class GroupState:
         return self.whole.catch_up_s
 
     @cached_property
-    def odd(self) -> list[str]:
-        """What is odd, the gravest first, and the figures of the verdict; what is not known comes before all."""
-        return [*self.sentences, *self.shown.odd, *self._judged[1]]
+    def judged(self) -> Verdict:
+        """The group as the one judge sees it, with what the rounds tell; what is not known is a warning."""
+        evidence = Evidence(
+            self.times, self.whole, rebalanced_at=[row.at for row in self.past.rebalances],
+            now_ms=int(self.seen * 1000), expired=self.expired, source=self.source, live=True,
+        )  # fmt: skip
+        return judge(self.shown, evidence, self.sentences)
 
     @property
     def verdict(self) -> str:
-        """``OK``, ``WARN`` or ``ERR``, as the page has it; what is not known is at least a warning."""
-        word = self._judged[0]
-        return WARN if word == OK and self.sentences else word
-
-    @cached_property
-    def _judged(self) -> tuple[str, list[str]]:
-        seen = self.shown.seen
-        at = [row.at for row in self.past.rebalances]
-        return judge(
-            self.group, seen.kind, seen.protocol, rebalanced_at=at, now_ms=int(self.seen * 1000),
-            expired=self.expired,
-        )  # fmt: skip
+        """``OK``, ``WARN`` or ``ERR``."""
+        return self.judged.word
 
     @cached_property
     def lag(self) -> Longs:

@@ -10,6 +10,7 @@ import pkgutil
 import types
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +19,7 @@ from typing import Any, Final
 from apportion.errors import UnknownName
 from apportion.strategy.assignor import Assignor
 from apportion.strategy.settings import with_settings
-from apportion.strategy.traits import traits_of
+from apportion.strategy.traits import Traits, traits_of
 
 PACKAGE: Final = "apportion.assignors"
 """The folder that is walked: a higher layer, which is looked into as any other package is."""
@@ -55,6 +56,26 @@ def tabled() -> tuple[str, ...]:
     """Recipes of the strategies in the tables of what-ifs: those that are compared, and forms that plan otherwise."""
     named = {name: traits_of(kind).tabled or (name if name in compared() else None) for name, kind in known().items()}
     return tuple(recipe for recipe in named.values() if recipe)
+
+
+def traits_of_protocol(name: str | None) -> Traits | None:
+    """The traits of what members join under, by a strategy's name or another program's for it; None: nobody knows it.
+
+    >>> traits_of_protocol("cooperative-failover").kept_whole, traits_of_protocol("stream").stateful
+    ('topics', True)
+    """
+    return _by_protocol().get(name or "")
+
+
+@cache
+def _by_protocol() -> Mapping[str, Traits]:
+    traits = {name: traits_of(strategy) for name, strategy in known().items()}
+    others = {
+        alias: replace(mine, promise=mine.promise + more)
+        for mine in traits.values()
+        for alias, more in mine.also_known_as.items()
+    }
+    return {**others, **traits}
 
 
 def of_recipe(recipe: str) -> Assignor:

@@ -40,6 +40,12 @@ class Traits:
     kept_whole
         What goes to one member where the planned owner is gone: ``topics``, or ``numbers`` (partitions of one number);
         "" nothing. The brokers' class keeps it for governed groups.
+    promise
+        What it gives that neither of the broker's assignors gives, as it follows "promises"; "" nothing.
+    reads
+        What it goes by beside subscriptions and the past: some of ``lag``, ``weights``, ``racks``.
+    also_known_as
+        Names under which members of other programs join with the same promise, each with what to add to it.
     advised
         Whether ``compare`` may tell members to take it.
     stateful
@@ -68,6 +74,9 @@ class Traits:
     assigned_data: bool = False
     on_foreign: OnForeign = "log"
     kept_whole: Literal["", "topics", "numbers"] = ""
+    promise: str = ""
+    reads: frozenset[str] = frozenset()
+    also_known_as: Mapping[str, str] = field(default_factory=dict)
     advised: bool = True
     stateful: bool = False
     quick: bool = False

@@ -224,6 +224,7 @@ function drawGroup(group) {
       ...(group.catch_up_s === undefined ? [] : [fact("Caught up", inTime(group.catch_up_s))]),
       ...(group.advised_members === undefined ? [] : [fact("Members needed", number(group.advised_members))])),
     ...(group.why.length ? [element("ul", { class: "odd" }, ...group.why.map((sentence) => element("li", {}, sentence)))] : []),
+    group.diagnosis?.sentence ? element("p", { class: "diagnosis" }, group.diagnosis.sentence, ...(group.diagnosis.next ? [" ", element("code", {}, group.diagnosis.next)] : [])) : "",
     group.lag_in_time ? element("p", { class: "lag-in-time" }, group.lag_in_time) : "",
     ...(rollout ? group.advice.map((sentence) => element("p", { class: "advice" }, sentence)) : []),
     some ? "" : element("p", {}, nothing),
@@ -239,8 +240,8 @@ function dataOf(text) {
   const rows = JSON.parse("[" + lines.filter((_, i) => i % step === 0).join(",") + "]");
   data.rows = rows.map((row) => Array.isArray(row) ? Object.fromEntries(data.list.fields.map((name, i) => [name, row[i]])) : row);
   data.whole = (name) => {
-    const i = data.rows.findIndex((row) => row.group === name), { group: _, kind, state, protocol, verdict, why } = data.rows[i];
-    const group = { ...JSON.parse(lines[2 * i + 1]), group: name, kind, state, protocol, verdict, why }, past = group.history;
+    const i = data.rows.findIndex((row) => row.group === name), { group: _, kind, state, protocol, verdict, why, diagnosis } = data.rows[i];
+    const group = { ...JSON.parse(lines[2 * i + 1]), group: name, kind, state, protocol, verdict, why, diagnosis }, past = group.history;
     past.rows = past.rows.map((row) => typeof row === "number" ? `${group.topics[group.topic_of[row]]}-${group.number[row]}` : row);
     group.plans = rowsOf(group.plans); group.replays = rowsOf(group.replays); group.history.rebalances = rowsOf(group.history.rebalances);
     group.now.owner ??= group.owner;
