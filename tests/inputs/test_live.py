@@ -30,6 +30,7 @@ from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
 from apportion.report.describing import shown
+from apportion.report.verdicts import judge
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from apportion.wire.coordinator import GroupGeneration
@@ -173,7 +174,7 @@ def test_a_group_that_only_commits_has_no_members_and_is_not_said_to_be_unread(c
     group = seen(cluster, "live-flink")
     assert (group.kind, group.raw["members"]) == ("simple", {})
     sentence = "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
-    assert shown(group).odd[0] == sentence
+    assert judge(shown(group)).odd[0] == sentence
 
 
 def test_a_live_group_tells_subscriptions_racks_and_log_starts_besides(cluster: Broker) -> None:

@@ -9,8 +9,10 @@ import pytest
 
 from apportion.arrays import NOBODY
 from apportion.inputs import group_descriptions, live
+from apportion.inputs.described_group import Observed
 from apportion.model.build import build
-from apportion.report.oddities import oddities
+from apportion.report.describing import ShownGroup
+from apportion.report.verdicts import judge
 from apportion.wire.assignment import Assignment, write_assignment
 
 
@@ -32,7 +34,7 @@ def test_while_a_group_rebalances_a_member_wants_what_it_holds() -> None:
     entries = {"t": {p: {"partition": p, "begin": 0, "end": 9} for p in range(3)}}
     group = build(live.observed_group("g", facts, {("t", 0): 4}, entries).raw)
     assert group.owner.tolist() == [0, 0, NOBODY] or group.owner.tolist() == [1, 1, NOBODY]
-    odd = oddities(group, facts["state"])
+    odd = judge(ShownGroup(group, Observed({}, state=facts["state"]))).odd
     assert odd[0].startswith("It is rebalancing (PreparingRebalance)")
     assert not [text for text in odd if "contradict" in text or "wanted by nobody" in text]
 

@@ -11,6 +11,7 @@ from apportion.inputs.described_group import Observed
 from apportion.model.group_json import group_to_dict
 from apportion.report import describing, page_groups
 from apportion.report.describing import GROUP_COLUMNS, MEMBER_COLUMNS, PARTITION_COLUMNS, shown
+from apportion.report.verdicts import judge
 
 RAW: dict[str, Any] = {
     "group": "orders",
@@ -36,7 +37,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 def test_the_json_has_every_value_of_every_column() -> None:
     standing = shown(SEEN)
-    document = {**group_to_dict(standing.group), "described": standing.to_dict()}
+    document = {**group_to_dict(standing.group), "described": standing.to_dict(judge(standing))}
     told = {*leaves(document), len(document["members"]), len(document["described"]["partitions"])}
     for column in (*GROUP_COLUMNS, *MEMBER_COLUMNS, *PARTITION_COLUMNS):
         values = [value for value in column.of(standing) if value is not None]
@@ -70,12 +71,12 @@ def test_the_page_has_the_members_columns_that_say_something() -> None:
 def test_the_json_tells_tasks_and_shares_and_that_readers_are_not_told() -> None:
     task = GenerationMember("m-1", client_id="app-1", process_id="p-1", roles={"active": {"sub_0": (1, 0)}})
     streams = shown(Observed({"topics": {}, "members": {}}, kind=STREAMS, members=[task]))
-    assert streams.to_dict()["roles"] == [
+    assert streams.to_dict(judge(streams))["roles"] == [
         {"id": "m-1", "client_id": "app-1", "process": "p-1", "active": {"sub_0": [0, 1]}}
     ]
     share = shown(Observed({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}}, kind=SHARE))
-    assert "roles" not in share.to_dict(), "nobody told"
-    assert share.to_dict()["lag_unknown"] == 2 == int((share.lag == UNKNOWN).sum())
+    assert "roles" not in share.to_dict(judge(share)), "nobody told"
+    assert share.to_dict(judge(share))["lag_unknown"] == 2 == int((share.lag == UNKNOWN).sum())
     silent = shown(Observed({"topics": {"t": 2}, "members": {}}, owners_told=False))
-    assert silent.to_dict()["owners_told"] is False
+    assert silent.to_dict(judge(silent))["owners_told"] is False
     assert "members not told" in silent.heading

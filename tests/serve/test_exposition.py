@@ -89,7 +89,7 @@ def test_what_is_kept_of_a_group_from_round_to_round_is_what_would_be_worked_out
         now = _state(one, logs, float(turn), past, old, settings)
         anew = _state(one, logs, float(turn), past, None, settings)
         assert answers._summary("g", now) == row_now(listed(now), now) == row_now(listed(anew), anew)
-        assert (now.odd, now.verdict, now.total_lag) == (anew.odd, anew.verdict, anew.total_lag)
+        assert (now.judged.odd, now.verdict, now.total_lag) == (anew.judged.odd, anew.verdict, anew.total_lag)
         assert (now.distance, now.concentration) == (anew.distance, anew.concentration)
         assert now.lag.tolist() == anew.lag.tolist()
         assert now.shown.group.owner.tolist() == anew.shown.group.owner.tolist()
