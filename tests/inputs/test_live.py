@@ -18,8 +18,11 @@ from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from tests.cli.conftest import run_here
+from tests.serve.running import serving
 
 from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
@@ -34,6 +37,7 @@ from apportion.report.verdicts import judge
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from apportion.wire.coordinator import GroupGeneration
+from tools.recording import dump
 
 pytestmark = pytest.mark.broker
 CLASSIC, NEW, IDLE = "live classic é", "live-new", "live-idle"
@@ -143,6 +147,73 @@ def test_a_live_group_is_what_kafkas_own_tool_prints(cluster: Broker, name: str)
     assert comparable(printed) == comparable(there)
     assert (printed.state, printed.protocol) == (there.state, there.protocol)
     assert printed.group.lag.tolist() == there.group.lag.tolist()
+
+
+def of_tool(cluster: Broker, name: str, folder: Path) -> list[str]:
+    """What Kafka's own tool prints, three views in one file."""
+    views = (("--offsets",), ("--members", "--verbose"), ("--state", "--verbose"))
+    text = "".join(cluster.tool(GROUP_TOOL, "--describe", "--group", name, *view) for view in views)
+    (folder / "pasted.txt").write_text(text, encoding="utf-8")
+    return [str(folder / "pasted.txt")]
+
+
+def of_dump(cluster: Broker, name: str, folder: Path) -> list[str]:
+    """The records of the offsets topic, the topics and the ends of their logs."""
+    dump.write_records(folder / "dump", cluster.bootstrap)
+    dump.write_ends(folder / "dump", cluster, dump.write_topics(folder / "dump", cluster))
+    return [str(folder / "dump"), "--group", name]
+
+
+def of_server(cluster: Broker, name: str, folder: Path) -> list[str]:
+    """The group.json that a server answers with."""
+    with serving("--interval", "1", bootstrap=cluster.bootstrap) as server:
+        answer = until_ready(lambda: server.ask(f"/api/v1/groups/{quote(name)}"))
+    fields = ("version", "group", "auto_offset_reset", "topics", "topic_ids", "members")
+    group = {key: value for key, value in json.loads(answer).items() if key in fields}
+    (folder / "group.json").write_text(json.dumps(group), encoding="utf-8")
+    return [str(folder / "group.json")]
+
+
+def until_ready(ask: Callable[[], Any]) -> bytes:
+    """The body of the first answer of status 200."""
+    end = time.monotonic() + 90
+    while (answer := ask())[0] != HTTPStatus.OK:
+        assert time.monotonic() < end, answer
+        time.sleep(0.5)
+    body: bytes = answer[2]
+    return body
+
+
+def told_alike(groups: Any) -> dict[str, Any]:
+    """What every source tells of a group: partitions with offsets, lag and owner, members by id, sums."""
+    [group] = groups
+    offsets = {
+        (topic, entry["partition"]): (entry.get("committed"), entry.get("end"))
+        for topic, entries in group["topics"].items()
+        for entry in entries
+    }
+    described = group["described"]
+    return {
+        "group": group["group"], "lag": described["lag"], "offsets": offsets,
+        "owned": {(one["topic"], one["partition"]): (one.get("id"), one.get("lag")) for one in described["partitions"]},
+        "members": {m["id"]: (m.get("client_id"), m["partitions"], m.get("lag")) for m in described["members"]},
+        "state": described.get("state", "Stable"),
+        "assignor": described.get("assignor") or None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [CLASSIC, NEW])
+@pytest.mark.parametrize("source", [of_tool, of_dump, of_server], ids=["pasted", "dump", "server"])
+def test_every_source_of_a_group_describes_it_as_the_live_cluster_does(
+    cluster: Broker, name: str, source: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    """Its tables are compared with its dump by ``tests/cli/test_transcripts.py``, group by group."""
+    live_one = run_here("describe", "--bootstrap-server", cluster.bootstrap, "--group", name, "-o", "json").json
+    other = run_here("describe", *source(cluster, name, tmp_path), "-o", "json").json
+    expected, found = told_alike(live_one["groups"]), told_alike(other["groups"])
+    if source is of_server:  # group.json does not say which assignor the group runs
+        del expected["assignor"], found["assignor"]
+    assert found == expected
 
 
 def test_state_fills_coordinator_and_generation_as_kafkas_own_tool_and_log_have_them(
