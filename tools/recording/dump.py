@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from apportion.errors import Unavailable
-from apportion.testing.broker import BrokerCluster
+from apportion.testing.broker import Broker, BrokerCluster
 
 OFFSETS = "__consumer_offsets"
 
@@ -79,7 +79,7 @@ def write_records(folder: Path, bootstrap: str) -> list[dict[str, Any]]:
     return rows
 
 
-def write_topics(folder: Path, cluster: BrokerCluster) -> list[tuple[str, int]]:
+def write_topics(folder: Path, cluster: Broker | BrokerCluster) -> list[tuple[str, int]]:
     """``topics.parquet``: ids and racks; and the (topic, partition) there are."""
     import pyarrow as pa
 
@@ -107,7 +107,7 @@ def printed(topic_id: Any) -> str:
     return urlsafe_b64encode(UUID(str(topic_id)).bytes).decode().rstrip("=")
 
 
-def write_ends(folder: Path, cluster: BrokerCluster, partitions: Iterable[tuple[str, int]]) -> None:
+def write_ends(folder: Path, cluster: Broker | BrokerCluster, partitions: Iterable[tuple[str, int]]) -> None:
     """``ends.parquet``: log start, high watermark and last stable offset, sampled after the records."""
     import pyarrow as pa
     from kafka import TopicPartition
