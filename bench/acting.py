@@ -1,13 +1,16 @@
-"""A day of lag, simulated with the real strategy and the real rule: python -m bench.acting
+"""Hours of lag, simulated with the real strategy and the real rule: python -m bench.acting
 
-Five traces, each a day in steps of one second: constant, a hot key that wanders, day and night, a member half as fast
-as the others, one that stalls for an hour. Each is run three times: never acting, by the rule, and acting at each look
-at which a plan saves anything. Told are rebalances an hour, the heaviest member's lag over time, and the work lost to
-hand-overs: seconds that partitions stood still, and messages read twice. What is assumed stands in ``World``.
+The traces stand in ``TRACES``, in steps of one second. Each is run never acting, by the rule, and by a rule that
+pays for its acts (``bench.paying``). Told are acts an hour (a cooperative one is two rebalances), how long a message
+waits on average, the age of the oldest unread message, the heaviest member's lag, Slicer's measure (greatest member
+over the mean, of what each has to read), and the work lost to hand-overs: seconds that partitions stood still, and
+messages read twice. What is assumed stands in ``World``.
 
-    --hours N        hours of each trace (24)
-    --acting TEXT    the rule's numbers (gain=0.2,hold=30,rest=300)
-    --assignor A     the strategy (cooperative-lag-aware), with --set K=V
+    --hours N        hours of each trace (6)
+    --seed N         of the noise (1)
+    --only NAME      one trace; may be given more than once
+    --acting TEXT    the rule's numbers (gain=0.2,hold=10,rest=60,horizon=60)
+    --assignor A     the strategy (cooperative-lag-aware with counts free), with --set K=V
     --picture FILE   draw the heaviest lag over time, as SVG
     --to FILE        replace the table in this page; without it it is printed alone
 """
@@ -18,14 +21,14 @@ import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
-from apportion.acting.loop import Loop
+from apportion.acting.loop import Loop, Planned
 from apportion.acting.rule import Acting
 from apportion.acting.speeds import Sample
-from apportion.arrays import Floats, Ints
+from apportion.arrays import Bools, Floats, Ints, Longs
 from apportion.assignors import Assignor, find
 from apportion.model.build import build
 from apportion.model.group import Group
@@ -44,171 +47,359 @@ class World:
         How many; every member may own every partition.
     speed
         Messages a second of each member.
-    rate
-        Messages a second that come in, to all partitions together.
+    load
+        Part of what all members can read together that comes in.
+    noise
+        Standard deviation of the logarithm of what comes in, of each partition by itself over a minute.
+    commit_s
+        Seconds between two commits of each member, in turn.
     pause_s
         Seconds that a partition stands still while it changes hands, and an eager group at each rebalance.
     again_s
-        Seconds of a member's work that its successor on a partition reads again.
+        Seconds of a partition's messages that its new owner reads again.
     """
 
     partitions: int = 40
     members: int = 8
     speed: float = 1_000.0
-    rate: float = 5_000.0
+    load: float = 0.625
+    noise: float = 0.2
+    commit_s: tuple[int, ...] = (1,)
     pause_s: int = 3
     again_s: float = 2.5
 
-    def even(self) -> Floats:
-        """(P,) messages a second where all partitions get the same."""
-        return np.full(self.partitions, self.rate / self.partitions)
 
-    def hot(self, key: int) -> Floats:
-        """(P,) the same sum, an eighth of it on one partition."""
-        share = np.full(self.partitions, (1 - 1 / 8) / (self.partitions - 1))
-        share[key] = 1 / 8
-        return share * self.rate
+class Trace:
+    """How a world goes on: what comes in, how fast members are, and what nobody can read, second by second."""
+
+    world = World()
+
+    def __init__(self, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self._noise = np.zeros(self.world.partitions)
+
+    def rate(self, second: int) -> Floats:
+        """(P,) messages a second that come in."""
+        world = self.world
+        keeps = np.exp(-1 / 60)
+        self._noise = keeps * self._noise + np.sqrt(1 - keeps**2) * self.rng.standard_normal(world.partitions)
+        noise = np.exp(world.noise * self._noise - world.noise**2 / 2)
+        return self.shares(second) * self.total(second) * noise
+
+    def total(self, second: int) -> float:
+        """Messages a second of all partitions, but for noise."""
+        return self.world.load * self.world.members * self.world.speed
+
+    def shares(self, second: int) -> Floats:
+        """(P,) the part of each partition, 1 in all."""
+        return np.full(self.world.partitions, 1 / self.world.partitions)
+
+    def speeds(self, second: int) -> Floats:
+        """(M,) messages a second that members can read."""
+        return np.full(self.world.members, self.world.speed)
+
+    def unreadable(self, second: int) -> Bools:
+        """(P,) partitions that nobody gets on with."""
+        return np.zeros(self.world.partitions, dtype=np.bool_)
 
 
-Trace = Callable[[World, int], tuple[Floats, Floats]]
-"""A world and a second give (P,) messages a second that come in and (M,) messages a second that members can read."""
+class Even(Trace):
+    """All partitions get the same, but for noise."""
+
+    world = World(load=0.7)
 
 
-def constant(world: World, second: int) -> tuple[Floats, Floats]:
-    """Five partitions are five times as busy as the others, all day."""
-    share = np.where(np.arange(world.partitions) % 8 == 0, 5.0, 1.0)
-    return share / share.sum() * world.rate, np.full(world.members, world.speed)
+class RareCommits(Trace):
+    """As even; one member commits each minute."""
+
+    world = World(load=0.6, commit_s=(1, 60, 1, 1, 1, 1, 1, 1))
 
 
-def wandering(world: World, second: int) -> tuple[Floats, Floats]:
+class Wandering(Trace):
     """An eighth of all comes to one partition, another one each half hour."""
-    return world.hot(second // 1800 * 7 % world.partitions), np.full(world.members, world.speed)
+
+    every_s = 1800
+
+    def shares(self, second: int) -> Floats:
+        """One is hot."""
+        shares = np.full(self.world.partitions, (1 - 1 / 8) / (self.world.partitions - 1))
+        shares[second // self.every_s * 7 % self.world.partitions] = 1 / 8
+        return shares
 
 
-def day_and_night(world: World, second: int) -> tuple[Floats, Floats]:
-    """The rate goes up and down by half within the day, on five busy partitions."""
-    rate, speed = constant(world, second)
-    return rate * (1 + 0.5 * np.sin(2 * np.pi * second / 86_400)), speed
+class WanderingFast(Wandering):
+    """The same each three minutes."""
+
+    every_s = 180
 
 
-def slow(world: World, second: int) -> tuple[Floats, Floats]:
-    """One member is half as fast as the others; partitions are equal."""
-    speed = np.full(world.members, world.speed)
-    speed[0] /= 2
-    return world.even() * 1.1, speed
+class Unequal(Trace):
+    """Partition k gets as much as 1 / k^0.8 of the busiest, as keys often fall."""
+
+    world = World(load=0.8)
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        shares = 1 / np.arange(1, self.world.partitions + 1) ** 0.8
+        self.rng.shuffle(shares)
+        shares = np.minimum(shares / shares.sum(), 0.11)
+        self._shares = shares / shares.sum()
+
+    def shares(self, second: int) -> Floats:
+        """The same all the time."""
+        return self._shares
 
 
-def stalls(world: World, second: int) -> tuple[Floats, Floats]:
-    """One member reads nothing in each sixth hour."""
-    speed = np.full(world.members, world.speed)
-    if second // 3600 % 6 == 1:
-        speed[0] = 0.0
-    return world.even(), speed
+class DayAndNight(Unequal):
+    """The same, and the sum goes up and down by two fifths within twelve hours."""
+
+    world = World(load=0.65)
+
+    def total(self, second: int) -> float:
+        """A wave."""
+        return super().total(second) * (1 + 0.4 * float(np.sin(2 * np.pi * second / 43_200)))
 
 
-TRACES: Final[Mapping[str, Trace]] = {
-    "constant": constant,
-    "a hot key that wanders": wandering,
-    "day and night": day_and_night,
-    "a member half as fast": slow,
-    "a member that stalls": stalls,
+class Drift(Trace):
+    """Shares walk at random, a step each minute."""
+
+    world = World(load=0.85)
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._walk = np.zeros(self.world.partitions)
+
+    def shares(self, second: int) -> Floats:
+        """Where the walk is."""
+        if second % 60 == 0:
+            self._walk = 0.99 * self._walk + 0.07 * self.rng.standard_normal(self.world.partitions)
+        shares = np.exp(self._walk)
+        return shares / shares.sum()
+
+
+class Slow(Trace):
+    """One member is half as fast as the others."""
+
+    world = World(load=0.75)
+
+    def speeds(self, second: int) -> Floats:
+        """The first."""
+        speeds = super().speeds(second)
+        speeds[0] /= 2
+        return speeds
+
+
+class Stall(Trace):
+    """One member reads nothing for ten minutes after the first hour."""
+
+    world = World(load=0.8)
+
+    def speeds(self, second: int) -> Floats:
+        """The first."""
+        speeds = super().speeds(second)
+        speeds[0] *= not 3600 <= second < 4200
+        return speeds
+
+
+class Bursts(Trace):
+    """Now and then a partition gets twenty times as much for a minute."""
+
+    world = World(load=0.6)
+
+    def __init__(self, seed: int = 0) -> None:
+        super().__init__(seed)
+        self._next, self._until, self._hot = 300, 0, 0
+
+    def shares(self, second: int) -> Floats:
+        """A burst each ten minutes or so."""
+        shares = super().shares(second)
+        if second >= self._next:
+            self._until, self._hot = second + 60, int(self.rng.integers(self.world.partitions))
+            self._next = second + 60 + int(self.rng.exponential(600))
+        if second < self._until:
+            shares[self._hot] *= 20
+        return shares
+
+
+class Unreadable(Trace):
+    """From the half hour on nobody gets on with one partition."""
+
+    world = World(load=0.6)
+
+    def unreadable(self, second: int) -> Bools:
+        """The sixth."""
+        unreadable = super().unreadable(second)
+        unreadable[5] = second >= 1800
+        return unreadable
+
+
+TRACES: Final[Mapping[str, type[Trace]]] = {
+    "even": Even,
+    "a member that commits each minute": RareCommits,
+    "a hot key that wanders": Wandering,
+    "a hot key that wanders fast": WanderingFast,
+    "unequal partitions": Unequal,
+    "day and night": DayAndNight,
+    "drifting shares": Drift,
+    "a member half as fast": Slow,
+    "a member that stalls": Stall,
+    "bursts": Bursts,
+    "a partition that nobody can read": Unreadable,
 }
-NEVER, RULE, ALWAYS = "never", "by the rule", "at every change"
-RASH: Final = Acting(gain=1e-9, hold_s=0.0, rest_s=float(LOOK_S))
-"""Acts at each look at which a plan saves anything."""
+NEVER, RULE, PAYING = "never", "by the rule", "paying"
+
+
+class Looks(Protocol):
+    """A leader's loop: the product's, or another to compare."""
+
+    def generation(self, at_s: float, group: Group, owner: Ints) -> None:
+        """A rebalance ended."""
+
+    def look(self, sample: Sample, lag: Longs, known: Bools) -> Planned:
+        """Whether to act."""
+        ...
 
 
 @dataclass
-class Day:
-    """One trace under one way to act: what it came to, and the state that it walks through."""
+class Course:
+    """One trace under one way to act: what it came to, and the state that it walks through.
+
+    log
+        (seconds + 1, P) the logs' ends at each second.
+    first_unread_s
+        (P,) since when the first unread message is there.
+    """
 
     world: World
     group: Group
     owner: Ints
+    log: Floats
     end: Floats
     read: Floats
+    shown: Floats
     still_until: Floats
+    first_unread_s: Ints
     heaviest: list[float] = field(default_factory=list)
+    ages: list[float] = field(default_factory=list)
+    unread: list[float] = field(default_factory=list)
+    uneven: list[float] = field(default_factory=list)
     acts: list[int] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
     still_s: int = 0
     again: float = 0.0
     moved: int = 0
 
-    def step(self, second: int, rate: Floats, speed: Floats) -> None:
+    def step(self, second: int, trace: Trace) -> None:
         """One second: messages come in, every member shares its speed among what waits on its partitions."""
-        self.end += rate
-        waits = np.where(self.still_until <= second, self.end - self.read, 0.0)
+        speed = trace.speeds(second)
+        self.end += trace.rate(second)
+        self.log[second + 1] = self.end
+        waits = np.where((self.still_until <= second) & ~trace.unreadable(second), self.end - self.read, 0.0)
         asked = np.bincount(self.owner, weights=waits, minlength=len(speed))
-        share = np.minimum(speed / np.maximum(asked, 1e-9), 1.0)
-        self.read += waits * share[self.owner]
+        self.read += waits * np.minimum(speed / np.maximum(asked, 1e-9), 1.0)[self.owner]
         self.still_s += int(np.count_nonzero(self.still_until > second))
-        if second % LOOK_S == 0:
-            lag = np.bincount(self.owner, weights=self.end - self.read, minlength=len(speed))
-            self.heaviest.append(float(lag.max()))
+        each = np.resize(self.world.commit_s, len(speed))
+        commits = ((second + 7 * np.arange(len(speed))) % each == 0)[self.owner]
+        self.shown[commits] = self.read[commits]
+
+    def note(self, second: int) -> None:
+        """Write down how it stands."""
+        lag = np.bincount(self.owner, weights=self.end - self.read, minlength=self.world.members)
+        self.heaviest.append(float(lag.max()))
+        self.unread.append(float(lag.sum()))
+        self.uneven.append(float(lag.max() / lag.mean()) if lag.sum() > 1 else 1.0)
+        every = np.arange(self.world.partitions)
+        while True:
+            passed = (self.first_unread_s <= second) & (
+                self.log[np.minimum(self.first_unread_s + 1, second + 1), every] <= self.read + 1e-6
+            )
+            if not passed.any():
+                break
+            self.first_unread_s += passed
+        self.ages.append(float(second + 1 - self.first_unread_s.min()))
 
     def hand_over(self, second: int, target: Ints, *, eager: bool) -> None:
         """What moves stands still for a moment, and the last of its work is done again; eager groups stop whole."""
         moves = target != self.owner
         self.still_until[moves | eager] = second + self.world.pause_s
-        twice = np.minimum(self.world.again_s * self.world.rate / self.world.partitions, self.read)[moves]
+        rate = self.log[second + 1] - self.log[second]
+        twice = np.minimum(self.world.again_s * rate, self.read)[moves]
         self.read[moves] -= twice
+        self.shown[moves] = self.read[moves]
         self.again += float(twice.sum())
         self.moved += int(moves.sum())
         self.owner = target
         self.acts.append(second)
 
 
-def begin(world: World, strategy: Assignor) -> Day:
+def begin(world: World, strategy: Assignor, seconds: int) -> Course:
     """The group as it starts: nothing was read yet, nothing waits."""
     members = {f"m{n}": {"topics": ["t"]} for n in range(world.members)}
     group = build({"topics": {"t": world.partitions}, "members": members, "auto_offset_reset": "earliest"})
-    nothing = np.zeros(world.partitions)
-    return Day(world, group, checked(group, strategy).owner, nothing, nothing.copy(), nothing.copy())
+    end, read, shown, still = (np.zeros(world.partitions) for _ in range(4))
+    log, first_unread_s = np.zeros((seconds + 1, world.partitions)), np.zeros(world.partitions, dtype=np.int64)
+    return Course(world, group, checked(group, strategy).owner, log, end, read, shown, still, first_unread_s)
 
 
-def run(trace: Trace, how: str, acting: Acting, strategy: Assignor, hours: float, world: World | None = None) -> Day:
-    """One trace, acted on in one way."""
-    world = world or World()
-    day, eager = begin(world, strategy), not traits_of(strategy).cooperative
-    loop = Loop(RASH if how == ALWAYS else acting, strategy, learned=True)
-    loop.generation(0.0, day.group, day.owner)
+def run(trace: Trace, loop: Looks | None, strategy: Assignor, hours: float) -> Course:
+    """One trace under one leader's loop; None: nobody acts."""
+    world, seconds = trace.world, int(hours * 3600)
+    course, eager = begin(world, strategy, seconds), not traits_of(strategy).cooperative
     known = np.ones(world.partitions, dtype=np.bool_)
-    for second in range(int(hours * 3600)):
-        day.step(second, *trace(world, second))
-        if how == NEVER or second % LOOK_S:
+    if loop is not None:
+        loop.generation(0.0, course.group, course.owner)
+    for second in range(seconds):
+        course.step(second, trace)
+        if second % LOOK_S:
             continue
-        end, read = np.floor(day.end).astype(np.int64), np.floor(day.read).astype(np.int64)
-        planned = loop.look(Sample(float(second), end, read), np.maximum(end - read, 0), known)
+        course.note(second)
+        if loop is None:
+            continue
+        end, shown = np.floor(course.end).astype(np.int64), np.floor(course.shown).astype(np.int64)
+        planned = loop.look(Sample(float(second), end, shown), np.maximum(end - shown, 0), known)
         if planned.owner is not None:
-            day.reasons.append(f"{second} s: {planned.decision.why}")
-            day.hand_over(second, planned.owner, eager=eager)
-            loop.generation(float(second), day.group, day.owner)
-    return day
+            course.reasons.append(f"{second} s: {planned.decision.why}")
+            course.hand_over(second, planned.owner, eager=eager)
+            loop.generation(float(second), course.group, course.owner)
+    return course
 
 
-def row(name: str, how: str, day: Day, hours: float) -> str:
+def row(name: str, how: str, course: Course, hours: float) -> str:
     """A line of the table."""
-    lag = np.array(day.heaviest)
-    lags = (lag.mean(), np.quantile(lag, 0.99), lag.max(), lag[-1], day.moved, day.still_s, day.again)
-    return f"| {' | '.join([name, how, f'{len(day.acts) / hours:.2f}', *(f'{value:,.0f}' for value in lags)])} |"
+    came = float(course.log[-1].sum()) / (hours * 3600)
+    delay, age = np.mean(course.unread) / came, np.array(course.ages)
+    heaviest, uneven = np.array(course.heaviest), float(np.mean(course.uneven))
+    each = [f"{len(course.acts) / hours:.2f}", f"{course.moved / hours:.1f}", f"{delay:.2f}", f"{age.mean():.1f}"]
+    each += [f"{np.quantile(age, 0.99):.0f}", f"{heaviest.mean():,.0f}", f"{heaviest[-1]:,.0f}", f"{uneven:.1f}"]
+    return f"| {' | '.join([name, how, *each, f'{course.still_s:,}', f'{course.again:,.0f}'])} |"
 
 
 HEAD: Final = (
-    "| trace | acting | rebalances an hour | heaviest member's lag: mean | 99 of 100 looks below | most | at the end "
-    "| partitions moved | partition-seconds still | messages read twice |\n"
-    "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|"
+    "| trace | acting | acts an hour | moves an hour | a message waits, s | oldest unread, s: mean "
+    "| 99 of 100 looks below | heaviest member's lag: mean | at the end | over the mean member "
+    "| partition-seconds still | messages read twice |\n"
+    "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|"
 )
 
 
-def days(acting: Acting, strategy: Assignor, hours: float) -> Iterator[tuple[str, str, Day]]:
+def courses(
+    acting: Acting, strategy: Assignor, hours: float, seed: int, only: list[str]
+) -> Iterator[tuple[str, str, Course]]:
     """Each trace in each way."""
+    from bench.paying import Paying
+
+    loops: dict[str, Callable[[], Looks | None]] = {
+        NEVER: lambda: None,
+        RULE: lambda: Loop(acting, strategy, learned=True),
+        PAYING: lambda: Paying(strategy),
+    }
     for name, trace in TRACES.items():
-        for how in (NEVER, RULE, ALWAYS):
-            yield name, how, run(trace, how, acting, strategy, hours)
+        for how, loop in loops.items():
+            if not only or name in only:
+                yield name, how, run(trace(seed), loop(), strategy, hours)
 
 
-COLOURS: Final = {NEVER: "#a0aec0", RULE: "#2b6cb0", ALWAYS: "#e53e3e"}
+COLOURS: Final = {NEVER: "#a0aec0", RULE: "#2b6cb0", PAYING: "#e53e3e"}
 WIDE, HIGH, LEFT = 640, 110, 46
 
 
@@ -232,7 +423,7 @@ def picture(lags: Mapping[str, Mapping[str, list[float]]], hours: float) -> str:
     ticks = [f'<text x="{LEFT + WIDE * h / hours:.0f}" y="{y}">{h} h</text>' for h in range(0, int(hours) + 1, 4)]
     box = f'viewBox="0 0 {LEFT + WIDE + 40} {y + 10}"'
     style = 'font-family="sans-serif" font-size="11"'
-    title = "<title>The heaviest member's lag, in messages, over a simulated day</title>"
+    title = "<title>The heaviest member's lag, in messages, over simulated hours</title>"
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {style}>{title}\n' + "\n".join(parts + ticks) + "\n</svg>\n"
 
 
@@ -255,21 +446,22 @@ def _line(lag: list[float], top: float, y: int, colour: str) -> str:
 def main() -> None:
     """Simulate all, print the table, draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--hours", type=float, default=24.0)
+    parser.add_argument("--hours", type=float, default=6.0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", action="append", default=[], choices=list(TRACES))
     parser.add_argument("--acting", default="")
     parser.add_argument("--assignor", default="cooperative-lag-aware")
-    parser.add_argument("--set", action="append", default=[], metavar="K=V")
+    parser.add_argument("--set", action="append", default=["max_skew=40"], metavar="K=V")
     parser.add_argument("--picture", type=Path)
     parser.add_argument("--to", type=Path)
     args = parser.parse_args()
     rows: list[str] = []
     lags: dict[str, dict[str, list[float]]] = {}
     print(HEAD)
-    for name, how, day in days(
-        Acting.of_text(args.acting), find(args.assignor, dict(text.split("=", 1) for text in args.set)), args.hours
-    ):
-        rows.append(row(name, how, day, args.hours))
-        lags.setdefault(name, {})[how] = day.heaviest
+    strategy = find(args.assignor, dict(text.split("=", 1) for text in args.set))
+    for name, how, course in courses(Acting.of_text(args.acting), strategy, args.hours, args.seed, args.only):
+        rows.append(row(name, how, course, args.hours))
+        lags.setdefault(name, {})[how] = course.heaviest
         print(rows[-1], flush=True)
     if args.picture:
         args.picture.write_text(picture(lags, args.hours), encoding="utf-8")

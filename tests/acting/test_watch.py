@@ -16,13 +16,17 @@ from apportion.acting.loop import KnownLoad
 from apportion.acting.rule import Acting, Outlook, acts_at_most, decide, is_resting, resting, saved
 from apportion.clients import acting as acting_module
 from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
+from apportion.clients.bridge import bridge_for
+from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput, UnknownName
-from apportion.history.member_speeds import SpeedSamples
+from apportion.history.member_speeds import Speed
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.model.plan import Answer
 
-ACTING = Acting(gain=0.2, hold_s=10, rest_s=30)
+ACTING = Acting(gain=0.2, hold_s=10, rest_s=30, horizon_s=30)
+COUNTED, FREE_COUNTS = (apportion.find("cooperative-lag-aware", {"max_skew": n}) for n in (0, 9))
+SLOW = Acting(gain=0.2, hold_s=30, rest_s=300, horizon_s=1)
 
 
 def group_of(sizes: dict[str, int] | None = None, name: str = "g", **owned: dict[str, list[int]]) -> Group:
@@ -88,7 +92,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def watching(learned: bool = False) -> tuple[LagWatch, Feed, Consumer]:
     feed, consumer = Feed(), Consumer()
-    watch = LagWatch(ACTING, feed, apportion.find("cooperative-lag-aware"), learned=learned)
+    watch = LagWatch(ACTING, feed, COUNTED, FREE_COUNTS, learned=learned)
     watch.serve(lambda: consumer)
     return watch, feed, consumer
 
@@ -116,7 +120,7 @@ def test_it_pins_what_it_planned_and_gives_it_once(clock: Any, caplog: pytest.Lo
     feed.lag = [5000, 5000, 0, 0]
     assert until_it_acts(watch, feed) == 130.0, "30 s after the rebalance"
     assert consumer.asked == 1
-    why = "a needs 16,000 messages to catch up, after 2 moves the heaviest would need 11,000 messages: 31% less"
+    why = "a needs 15,000 messages to catch up, after 2 moves the heaviest would need 10,500 messages: 30% less"
     assert caplog.messages[-1] == f"group 'g' evens itself out: {why}"
     assert caplog.records[-1].apportion == {"group": "g", "acting": why}  # type: ignore[attr-defined]
     assert caplog.messages[0].startswith("group 'g' is left as it is: the last rebalance was 5 s ago, and the group")
@@ -215,7 +219,7 @@ def test_a_nudge_is_taken_by_who_leads_and_lives(clock: Any, caplog: pytest.LogC
     watch.serve(lambda: None)
     assert feed.on_nudge() is False
     plain = SimpleNamespace(asked_s=None, table=lambda topics: ({}, None))
-    LagWatch(ACTING, plain, apportion.find("range"), learned=False).serve(lambda: None)
+    LagWatch(ACTING, plain, COUNTED, COUNTED, learned=False).serve(lambda: None)
     assert not hasattr(plain, "on_nudge"), "a feed of a user's own that knows no nudges"
 
 
@@ -252,19 +256,20 @@ def test_what_comes_in_and_speeds_count_in_the_leaders_plan(clock: Any, learned:
     watch, feed, _ = watching(learned)
     assert watch._loop.learned is learned
     assert watch._loop.acting is ACTING
-    assert watch.prepared(GROUP) is GROUP
+    assert watch.prepared(GROUP) == (GROUP, COUNTED), "of the load nothing is known yet"
     watch.led(GROUP, GROUP.owner)
     feed.lag = [400, 0, 0, 70]
     for at in (101.0, 103.0, 106.0):
         feed.asked_s = at
         watch._look()
     known = replace(GROUP, offsets=None)
-    assert watch.prepared(known) is known, "the lag is not known"
+    assert watch.prepared(known) == (known, COUNTED), "the lag is not known"
     lag = np.array([400, 0, 0, 70])
-    asked = watch.prepared(replace(GROUP, offsets=apportion.read_group({
+    asked, strategy = watch.prepared(replace(GROUP, offsets=apportion.read_group({
         "topics": {"t": [{"partition": p, "lag": int(lag[p])} for p in range(4)]}, "members": {"a": {"topics": ["t"]}},
     }).offsets))  # fmt: skip
-    assert asked.lag.tolist() == [3400, 3000, 3000, 3070], "100 a second for 30 s beside the lag"
+    assert asked.lag.tolist() == [3100, 3000, 3000, 3000], "100 a second for 30 s, and what 3 s do not explain"
+    assert strategy is FREE_COUNTS
     assert asked.weight is not None
     assert asked.weight.tolist() == asked.lag.tolist()
 
@@ -316,14 +321,15 @@ def test_a_load_is_known_where_each_wanted_partition_is() -> None:
         },
     })  # fmt: skip
     incoming = np.array([np.nan, 2.0, 5.0]) if group.topics[0] == "nobodys" else np.array([2.0, 5.0, np.nan])
-    known = KnownLoad(group, incoming, {}, {"i": 50.0, "b": 9.0}, 30.0)
+    none = np.zeros(group.P)
+    known = KnownLoad(group, incoming, {}, {"i": 50.0, "b": 9.0}, none, none.astype(np.bool_), 30.0)
     lag = np.where(np.isnan(incoming), 999, [10, 20, 30])
     load = known.load(group, lag, ~np.isnan(incoming))
     assert load is not None
     assert load.work.tolist() == [0.0 if r != r else n + r * 30 for n, r in zip(lag.tolist(), incoming, strict=True)]
     own = [3 if instance else 1 for instance in group.instance_ids]
     assert (load.pace.tolist(), load.capacity.tolist(), load.in_seconds) == (own, own, False)
-    fast = SpeedSamples([50.0] * 9).speed()
+    fast = Speed(50.0, 50.0, 50.0, 9)
     learned = replace(known, speeds={"a": fast}, at_least={"i": 75.0, "a": 1e6}).load(group, lag, ~np.isnan(incoming))
     assert learned is not None
     assert learned.pace.tolist() == pytest.approx([50.0 * one for one in own], rel=0.06)
@@ -352,6 +358,7 @@ HOLD, REST = (f"seconds, from {least} to 2,592,000" for least in (0, 1))
     [
         ("gain", (0, 0.0, 1, -0.1, 1.5, float("nan"), "0.2", True), (1e-9, 0.999), SHARE),
         ("hold_s", (-0.001, 2_592_000.5, float("inf"), None, False), (0, 0.0, 2_592_000), HOLD),
+        ("horizon_s", (0.999, 2_592_001, float("nan"), True, "9"), (1, 1.0, 2_592_000.0), REST),
         ("rest_s", (0.999, 2_592_001, float("nan"), True, "9"), (1, 1.0, 2_592_000.0), REST),
         ("moves", (0, -1, 1.0, 1.5, 0.0, -0.5, True, "3", float("nan")), (1, 2, 10**9, 0.001, 0.999, None), MOVES),
     ],
@@ -363,7 +370,7 @@ def test_each_number_of_the_rule_has_its_bounds(name: str, wrong: Any, right: An
         assert str(refused.value) == f"acting.{name}: found {value!r}; needed {needed}."
     for value in right:
         assert getattr(Acting(**{name: value}), name) == value
-    assert Acting() == Acting(0.2, 30.0, 300.0, None)
+    assert Acting() == Acting(0.2, 10.0, 60.0, None, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -379,8 +386,11 @@ def test_each_number_of_the_rule_has_its_bounds(name: str, wrong: Any, right: An
         ("moves=1.5", f"acting.moves: found 1.5; needed {MOVES}."),
         ("moves=0", f"acting.moves: found 0.0; needed {MOVES}."),
         ("gain=2", f"acting.gain: found 2.0; needed {SHARE}."),
-        ("hold_s=3", "no --acting is named 'hold_s'; there are gain, hold, rest, moves. Maybe you meant 'hold'."),
-        ("=3", "no --acting is named ''; there are gain, hold, rest, moves."),
+        (
+            "hold_s=3",
+            "no --acting is named 'hold_s'; there are gain, hold, rest, moves, horizon. Maybe you meant 'hold'.",
+        ),
+        ("=3", "no --acting is named ''; there are gain, hold, rest, moves, horizon."),
     ],
 )
 def test_a_text_that_is_no_rule_says_why(text: str, words: str) -> None:
@@ -418,11 +428,11 @@ def looked(before: float, after: float, least: float = 1.0, moves: int = 2, *, s
         (looked(9.96, 9.9), "a new plan saves 0% of 10.0 s, and 20% are needed"),
         (looked(10.4, 10.3), "a new plan saves 0% of 10 s, and 20% are needed"),
         (looked(9.0, 8.9), "a new plan saves 1% of 9 s, and 20% are needed"),
-        (looked(0.25, 0.21), "a new plan saves 16% of 0.2 s, and 20% are needed"),
+        (looked(0.25, 0.21), "every member catches up within 1 s"),
     ],
 )
 def test_what_is_too_little_is_told_with_what_is_needed(outlook: Outlook, why: str) -> None:
-    decision = decide(Acting(), 1000.0, 0.0, 900.0, outlook)
+    decision = decide(SLOW, 1000.0, 0.0, 900.0, outlook)
     assert (decision.act, decision.why, decision.since_s) == (False, why, None)
 
 
@@ -440,14 +450,14 @@ def test_moments_and_shares_at_their_bounds() -> None:
         (1000.0, 0.0, None, (False, f"{saving}, but only for 0 s of 30 s", 1000.0)),
         (1000.0, 0.0, 0.0, (True, saving, None)),
     ):  # fmt: skip
-        one = decide(Acting(), now, generation, since, half)
+        one = decide(SLOW, now, generation, since, half)
         assert (one.act, one.why, one.since_s) == told
     for after, acts in ((80.0, True), (80.00000004, True), (80.00000006, False), (80.1, False)):
-        assert decide(Acting(), 1000.0, 0.0, 0.0, looked(100.0, after)).act is acts
+        assert decide(SLOW, 1000.0, 0.0, 0.0, looked(100.0, after)).act is acts
     assert decide(Acting(gain=0.3), 1000.0, 0.0, 0.0, looked(20.0, 20.0 * 0.7, seconds=False)).why == (
         "a needs 20 messages to catch up, after 2 moves the heaviest would need 14 messages: 30% less"
     )
-    assert [is_resting(Acting(), at, 0.0) for at in (0.0, 269.9, 270.0)] == [True, True, False]
+    assert [is_resting(SLOW, at, 0.0) for at in (0.0, 269.9, 270.0)] == [True, True, False]
     rests = resting(Acting(rest_s=1.5), 10.0, 0.0)
     assert (rests.act, rests.why, rests.since_s) == (
         False, "the last rebalance was 10 s ago, and the group rests for 1.5 s", None
@@ -460,3 +470,39 @@ def test_moments_and_shares_at_their_bounds() -> None:
         ((5.0, -1.0, 0.2), 0), ((50.0, 100.0, 0.2), 0), ((100.0, 12.5, 0.5), 3),
     ]  # fmt: skip
     assert [acts_at_most(*asked) for asked, _ in bounds] == [most for _, most in bounds]
+
+
+def test_acting_frees_counts_unless_max_skew_is_given_and_learns_speeds_unless_a_capacity_is() -> None:
+    """By the defaults alone, with no other setting, the loop is the one that helps."""
+    feed = LagFeed("g", lambda group, topics, timeout_s: {}, topics=["t"])
+
+    def loop_of(strategy: Any = "cooperative-lag-aware", **options: Any) -> Any:
+        watch = bridge_for(strategy, lag=feed, acting=Acting(), **options).watch
+        assert watch is not None
+        return watch._loop
+
+    plain = loop_of()
+    assert (plain.learned, plain.strategy.max_skew > 2_000_000) == (True, True)
+    assert loop_of(apportion.CooperativeLagAware()).strategy.max_skew > 2_000_000
+    for strategy, options in (
+        ("cooperative-lag-aware", {"max_skew": 0}),
+        ("lag-aware", {"max_skew": 3, "capacity": 2}),
+        (apportion.CooperativeLagAware(max_skew=3), {"capacity": 1}),
+    ):
+        loop = loop_of(strategy, **options)
+        assert loop.strategy.max_skew == options.get("max_skew", 3)
+        assert loop.learned == ("capacity" not in options)
+    assert loop_of("cooperative-sticky").strategy == apportion.find("cooperative-sticky")
+
+
+def test_a_stuck_partition_is_told_once(clock: Any, caplog: pytest.LogCaptureFixture) -> None:
+    watch, feed, _ = watching(learned=True)
+    watch.led(GROUP, GROUP.owner)
+    stuck = 0
+    for at in range(101, 301, 5):
+        stuck += 500
+        feed.lag = [0, stuck, 0, 0]
+        feed.asked_s = float(at)
+        watch._look()
+    (warned,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warned.startswith("group 'g': t-1: unread, although the owner keeps up with the rest.")

@@ -73,7 +73,9 @@ NEEDS = "a needs 60 s to catch up, after 2 moves the heaviest would need"
 def test_a_decision_says_its_reason(
     before: float, after: float, since: float | None, generation: float, act: bool, why: str
 ) -> None:
-    decision = decide(Acting(hold_s=20, rest_s=60), 100.0, generation, since, Outlook(before, after, 1.0, "a", 2))
+    decision = decide(
+        Acting(hold_s=20, rest_s=60, horizon_s=1), 100.0, generation, since, Outlook(before, after, 1.0, "a", 2)
+    )
     assert (decision.act, decision.why) == (act, why)
 
 

@@ -71,12 +71,13 @@ def test_all_that_a_user_gives_reaches_the_bridge() -> None:
     assert bridge.watch is not None
     assert (bridge.watch.acting, bridge.watch.feed, bridge.watch.strategy) == (acting, lag, bridge.strategy)
     assert bridge.watch._loop.learned is True
-    assert bridge_for(lag=lag, acting=acting).watch._loop.learned is False  # type: ignore[union-attr]
+    assert bridge_for(lag=lag, acting=acting).watch._loop.learned is True  # type: ignore[union-attr]
+    assert bridge_for(lag=lag, acting=acting, capacity=1).watch._loop.learned is False  # type: ignore[union-attr]
     plain = bridge_for()
     assert plain.options == Options()
     assert vars(plain.options) == {
         "rack": None, "priority": None, "auto_offset_reset": "latest", "on_plan": None, "lag": None,
-        "on_foreign": None, "capacity": 1, "facts": {}, "acting": None,
+        "on_foreign": None, "capacity": None, "facts": {}, "acting": None,
     }  # fmt: skip
     assert (plain.name, plain.watch, plain.warm_up, plain.last) == ("cooperative-sticky", None, None, Holding())
     own = apportion.Failover()

@@ -27,7 +27,7 @@ from apportion.history.lag_time import (
     of_readers,
     rates,
 )
-from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates
+from apportion.history.member_speeds import Speed, speed_of
 from apportion.inputs import series as inputs_series
 from apportion.model.build import build
 from apportion.model.group_json import read_group
@@ -235,10 +235,10 @@ def test_samples_taken_together_are_those_of_each(table: list[list[int]]) -> Non
 
 def test_a_speed_is_told_from_busy_intervals_alone_and_only_from_enough() -> None:
     busy = Series([(0, 10_000), (40_000, 10_000)], [(0, 0), (20_000, 2000), (40_000, 6000)])
-    speed = SpeedSamples(busy_rates([busy], 0, 40_000)).speed()
+    speed = speed_of([busy], 0, 40_000)
     assert (speed.intervals, speed.low, speed.median, speed.high) == (40, 100, 150, 200)
     idle = Series([(0, 0), (40_000, 4000)], [(0, 0), (40_000, 4000)])
-    assert SpeedSamples(busy_rates([idle], 0, 40_000)).speed().median is None
+    assert speed_of([idle], 0, 40_000).median is None
 
 
 def test_weights_come_from_log_ends_else_from_commits_and_it_is_said() -> None:

@@ -1,7 +1,8 @@
 """What a new plan would change: work ahead of each member, over its speed, now and under the plan.
 
-A partition's work is its lag and what comes in until the group may act again (``rest_s``). A member's time to catch up
-is the work of its partitions over its speed. A group that has no lag yet is so evened out by what comes in.
+A partition's work is its lag and what comes in within ``horizon_s``. A member's time to catch up is the work of its
+partitions over its speed: if it is more than the horizon, the member gets more than it works off in that time. A member
+that has no lag yet and gets more than it can read is so found by what comes in.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Load:
     """What members have ahead of them.
 
     work
-        (P,) messages: lag, and what comes in until the group may act again.
+        (P,) messages: lag, and what comes in within the horizon.
     pace
         (M,) messages a second, or capacities where no speed is known; above 0.
     capacity
@@ -66,7 +67,8 @@ def forecast(group: Group, owner: Ints, strategy: Assignor, load: Load, acting: 
     before, least = float(times[heaviest]), load.least(np.where(owner != NOBODY, load.work, 0.0))
     member = group.instance_ids[heaviest] or group.members[heaviest]
     no_plan = Outlook(before, before, least, member, 0, load.in_seconds)
-    if least > before * (1 - acting.gain):
+    goal = max(before * (1 - acting.gain), acting.horizon_s if load.in_seconds else 0.0)
+    if least > goal or (load.in_seconds and before <= acting.horizon_s):
         return no_plan, owner
     target = checked(loaded(group, load).holding(owner), strategy).owner
     target = np.where((owner != NOBODY) & (target != NOBODY), target, owner)

@@ -18,6 +18,8 @@ from apportion.model.group import Group
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
+STUCK_NAMED: Final = 5
+"""Stuck partitions that are named."""
 STRETCHES_A_HOLD: Final = 2
 """Stretches on which speeds are learned, in the time that a plan must hold."""
 
@@ -48,7 +50,11 @@ class KnownLoad:
         (P,) messages a second that come in; NaN unknown.
     speeds, at_least
         Of each member by its label; none where nothing is to be learned.
-    rest_s
+    uncommitted_s
+        (P,) seconds of what comes in that may be read already and is not committed yet.
+    stuck
+        (P,) partitions that no plan gets read: neither their lag nor what comes in is work.
+    horizon_s
         Seconds of what comes in that count as work ahead.
     """
 
@@ -56,7 +62,9 @@ class KnownLoad:
     incoming: Floats
     speeds: Mapping[str, Speed]
     at_least: Mapping[str, float]
-    rest_s: float
+    uncommitted_s: Floats
+    stuck: Bools
+    horizon_s: float
 
     def load(self, group: Group, lag: Longs, known: Bools) -> Load | None:
         """What the members of a group have ahead; None where it is not known, or its partitions are other ones.
@@ -68,9 +76,12 @@ class KnownLoad:
             return None
         if not (known & ~np.isnan(self.incoming))[group.wanted].all():
             return None
-        work = np.where(group.wanted, lag + np.nan_to_num(self.incoming) * self.rest_s, 0.0)
+        read = group.wanted & ~self.stuck
+        incoming = np.where(read, np.nan_to_num(self.incoming), 0.0)
         names = labels(group.members, group.instance_ids)
         speeds, at_least = [self.speeds.get(name) for name in names], [self.at_least.get(name, 0.0) for name in names]
+        unread = np.maximum(np.where(read, lag, 0.0) - incoming * self.uncommitted_s, 0.0)
+        work = unread + incoming * self.horizon_s
         return Load(work, *paces(group.capacity, speeds, at_least))
 
 
@@ -85,7 +96,7 @@ class Loop:
 
     def __init__(self, acting: Acting, strategy: Assignor, *, learned: bool = False) -> None:
         self.acting, self.strategy, self.learned = acting, strategy, learned
-        self.history = OffsetHistory(max(acting.hold_s / STRETCHES_A_HOLD, 0.5))
+        self.history = OffsetHistory(max(acting.hold_s / STRETCHES_A_HOLD, 0.5), max(acting.hold_s, 1.0) * 2)
         self.group: Group | None = None
         self._owner: Ints = np.empty(0, dtype=np.int64)
         self._generation_s = 0.0
@@ -125,10 +136,34 @@ class Loop:
         load = None if seen is None else seen.load(group, lag, known | ~owned)
         if load is None:
             return self._no(f"what comes into {count(unknown, 'partition')} is not known yet")
+        if self.learned and not load.in_seconds and not self._heaviest_is_behind(group, load):
+            return self._no("every member keeps up, as far as its commits tell")
         outlook, target = forecast(group, self._owner, self.strategy, load, self.acting)
         decision = decide(self.acting, sample.at_s, self._generation_s, self._since_s, outlook)
         self._since_s = decision.since_s
         return Planned(decision, outlook, target if decision.act else None, load)
+
+    def stuck(self) -> tuple[str, ...]:
+        """A sentence for the partitions that nobody gets on with, and one for each member that stands still."""
+        group, stuck = self.group, np.flatnonzero(self.history.stuck())
+        if group is None:
+            return ()
+        names = ", ".join(f"{topic}-{number}" for topic, number in map(group.name_of, stuck[:STUCK_NAMED].tolist()))
+        more = f" and {len(stuck) - STUCK_NAMED} more" if len(stuck) > STUCK_NAMED else ""
+        partitions = (
+            f"{names}{more}: unread, although the owner keeps up with the rest. Look for a record that nobody can "
+            "process, or a paused partition; no other owner is tried for it"
+        )
+        members = (
+            f"member {name} stands still: it has committed nothing for much longer than usual, and several of its "
+            "partitions have something to read"
+            for name in self.history.stands_still()
+        )
+        return (*([partitions] if len(stuck) else []), *members)
+
+    def _heaviest_is_behind(self, group: Group, load: Load) -> bool:
+        heaviest = int(load.times(self._owner).argmax())
+        return self.history.is_behind(labels(group.members, group.instance_ids)[heaviest])
 
     def holding(self, group: Group) -> Group:
         """The group with who owns what since the last generation as its past."""
@@ -142,8 +177,10 @@ class Loop:
         names = labels(group.members, group.instance_ids)
         learned = {name: self.history.speed(name) for name in names} if self.learned else {}
         at_least = {name: self.history.at_least(name) for name in names}
-        incoming = self.history.incoming(max(self.acting.hold_s, 1.0) * 2)
-        return KnownLoad(group, incoming, learned, at_least, self.acting.rest_s)
+        stuck, horizon_s = self.history.stuck(), self.acting.horizon_s
+        return KnownLoad(
+            group, self.history.incoming(), learned, at_least, self.history.uncommitted_s(), stuck, horizon_s
+        )
 
     def _no(self, why: str) -> Planned:
         self._since_s = None

@@ -1,14 +1,17 @@
-"""The rule: act when a plan has saved enough for long enough, and the group has rested.
+"""The rule: act when a member cannot catch up, a plan has helped enough for long enough, and the group has rested.
 
 A rebalance costs the group some seconds and some records that are read twice, so it must be worth it and must be rare.
-Three numbers say so. ``gain``: the plan must take the heaviest member's time to catch up down by this share.
-``hold_s``: every look in that time must have seen such a plan, so that a short wave of messages moves nothing.
-``rest_s``: no rebalance, of whatever cause, was so short ago; so members that just joined are left alone, and a new
-leader begins with a rest.
+Four numbers say so. ``horizon_s``: a member that works off its lag, and what comes in meanwhile, within this time needs
+no help. One that gets more than it can read never does, however little it is behind yet. ``gain``: the plan must take
+the heaviest member's time to catch up down by this share, or leave no member that needs help: near saturation a share
+is blind. ``hold_s``: every look in that time must have seen such a plan, so that a short wave of messages moves
+nothing. ``rest_s``: no rebalance, of whatever cause, was so short ago; so members that just joined are left alone, and
+a new leader begins with a rest.
 
 Two bounds follow, and the tests hold them. Acts are ``rest_s`` apart, since each makes a generation: at most
-``3600 / rest_s`` in an hour. While work and speeds stay what they are, each act leaves at most ``1 - gain`` of the
-heaviest member's time, which no plan takes below ``least``: at most ``acts_at_most`` more acts follow.
+``3600 / rest_s`` in an hour, and twice as many rebalances, for a cooperative act takes two. While work and speeds stay
+what they are, each act but the last leaves at most ``1 - gain`` of the heaviest member's time, which no plan takes
+below ``least``: at most ``acts_at_most`` more acts follow.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ class Acting:
         Seconds for which it must have been so, without a look that saw less.
     rest_s
         Seconds since the group's last generation, at least.
+    horizon_s
+        Seconds in which each member should work off what it has to read; whoever does needs no help.
     moves
         At most so many partitions change hands at a time (1 or more), or partitions of at most this share of the work
         (a number below 1); None: as many as the plan moves.
@@ -42,9 +47,10 @@ class Acting:
     """
 
     gain: float = 0.2
-    hold_s: float = 30.0
-    rest_s: float = 300.0
+    hold_s: float = 10.0
+    rest_s: float = 60.0
     moves: int | float | None = None
+    horizon_s: float = 60.0
 
     def __post_init__(self) -> None:
         if not (_is_number(self.gain) and 0 < self.gain < 1):
@@ -53,19 +59,21 @@ class Acting:
             raise BadInput("acting.hold_s", repr(self.hold_s), f"seconds, from 0 to {LONGEST_S:,.0f}")
         if not (_is_number(self.rest_s) and 1 <= self.rest_s <= LONGEST_S):
             raise BadInput("acting.rest_s", repr(self.rest_s), f"seconds, from 1 to {LONGEST_S:,.0f}")
+        if not (_is_number(self.horizon_s) and 1 <= self.horizon_s <= LONGEST_S):
+            raise BadInput("acting.horizon_s", repr(self.horizon_s), f"seconds, from 1 to {LONGEST_S:,.0f}")
         if self.moves is not None and not _limits(self.moves):
             needed = "a whole number of partitions from 1 on, a share of the work below 1, or None"
             raise BadInput("acting.moves", repr(self.moves), needed)
 
     @classmethod
     def of_text(cls, text: str) -> Acting:
-        """From ``gain=0.2,hold=30,rest=300,moves=4``; what is left out has its default.
+        """From ``gain=0.2,hold=10,rest=60,horizon=60,moves=4``; what is left out has its default.
 
         Raises
             BadInput, UnknownName for a text that says nothing else.
 
-        >>> Acting.of_text("rest=60,moves=4")
-        Acting(gain=0.2, hold_s=30.0, rest_s=60.0, moves=4)
+        >>> Acting.of_text("rest=300,moves=4")
+        Acting(gain=0.2, hold_s=10.0, rest_s=300.0, moves=4, horizon_s=60.0)
         """
         names = {field.name.removesuffix("_s"): field.name for field in fields(cls)}
         values: dict[str, Any] = {}
@@ -175,10 +183,13 @@ def decide(acting: Acting, now_s: float, generation_s: float, since_s: float | N
     since_s
         ``since_s`` of the decision before.
 
-    >>> decide(Acting(hold_s=10, rest_s=60), 100.0, 0.0, 85.0, Outlook(60.0, 30.0, 20.0, "a", 2)).why
-    'a needs 60 s to catch up, after 2 moves the heaviest would need 30 s: 50% less'
+    >>> decide(Acting(hold_s=10, rest_s=60), 100.0, 0.0, 85.0, Outlook(80.0, 40.0, 20.0, "a", 2)).why
+    'a needs 80 s to catch up, after 2 moves the heaviest would need 40 s: 50% less'
     """
-    if round(outlook.saves, 9) < acting.gain:  # 48 of 60 s are a fifth less, whatever floats make of it
+    if outlook.in_seconds and 0 < outlook.before <= acting.horizon_s:
+        return Decision(False, f"every member catches up within {_s(acting.horizon_s)}")
+    relieves = outlook.in_seconds and outlook.before > acting.horizon_s >= outlook.after
+    if not relieves and round(outlook.saves, 9) < acting.gain:  # 48 of 60 s are a fifth, whatever floats make of it
         return Decision(False, _too_little(acting, outlook))
     since_s = now_s if since_s is None else since_s
     if now_s - since_s < acting.hold_s:
@@ -190,10 +201,11 @@ def decide(acting: Acting, now_s: float, generation_s: float, since_s: float | N
 
 
 def acts_at_most(before: float, least: float, gain: float) -> int:
-    """How many acts follow at most while work and speeds stay what they are.
+    """How many acts follow at most while work and speeds stay what they are; where speeds are known, one more.
 
     before, least
-        The heaviest member's time, and what no plan gets below; each act leaves at most ``1 - gain`` of it.
+        The heaviest member's time, and what no plan gets below; each act leaves at most ``1 - gain`` of it, but one
+        after which no member needs help: none follows that.
 
     >>> acts_at_most(100.0, 50.0, 0.2)
     3

@@ -1,30 +1,28 @@
-"""How much comes in and how fast members read, from samples of a group's offsets.
+"""How much comes in, how fast members read, and which partitions nobody can read, from samples of a group's offsets.
 
-A member's speed counts in stretches of time on which it had something to read from end to end: at both ends of the
-stretch it had not yet read what was there a stretch before, so that a reader who merely commits now and then does not
-pass for a slow one. Its speed is the median of its newest stretches; too few tell none. What a member reads while it
-keeps up is no speed, but shows that it is at least so fast.
+What a speed is says ``history.member_speeds``. Here samples come one by one, owners change between them, and a member
+that holds nothing now is unknown.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from apportion.arrays import CAPACITY_MAX, NOBODY, UNKNOWN, Floats, Ints, Longs
+from apportion.arrays import CAPACITY_MAX, Bools, Floats, Ints, Longs
 from apportion.history.lag_time import Samples, rates
-from apportion.history.member_speeds import Speed, SpeedSamples
+from apportion.history.member_speeds import Look, ReadingStretches, Speed
 
-STRETCHES: Final = 20
-"""The newest stretches of a member that count."""
 SAMPLES_MAX: Final = 64
-"""Samples of offsets that are kept."""
+"""Samples that tell what comes in: of more in the window those of about equal distances stay."""
+STUCK_S: Final = 40.0
+"""Seconds for which a partition with something to read must stand still before it counts as stuck."""
 STEPS: Final = 20
 """Steps in which speeds are told beside the fastest: finer ones would move partitions for noise."""
+NOTHING: Final = Speed(None, None, None, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,19 +44,21 @@ class OffsetHistory:
     """The newest samples of one group, and the speeds of its members.
 
     stretch_s
-        Seconds of one stretch; members commit more often than that.
+        Least seconds of a stretch on which speeds are measured.
+    window_s
+        Seconds over which what comes in is measured.
 
     Partitions must be the same from sample to sample; ``restart`` tells of other ones, ``given`` of new owners.
     """
 
-    def __init__(self, stretch_s: float) -> None:
-        self.stretch_s = stretch_s
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
-        self._began: Sample | None = None
+    def __init__(self, stretch_s: float, window_s: float) -> None:
+        self.stretch_s, self.window_s = stretch_s, window_s
+        self._samples: list[Sample] = []
         self._owner: Ints = np.empty(0, dtype=np.int64)
         self._members: tuple[str, ...] = ()
-        self._busy: dict[str, deque[float]] = {}
-        self._idle: dict[str, deque[float]] = {}
+        self._partitions: list[Ints] = []
+        self._stretches: dict[str, ReadingStretches] = {}
+        self._stood_since: Floats = np.empty(0)
 
     def __len__(self) -> int:
         """How many samples are kept."""
@@ -67,60 +67,87 @@ class OffsetHistory:
     def restart(self) -> None:
         """The partitions are other ones now: their samples do not compare; speeds stay known."""
         self._samples.clear()
-        self._began = None
+        self._stood_since = np.empty(0)
 
     def given(self, owner: Ints, members: Sequence[str]) -> None:
         """From now on ``owner`` (P,) reads, by place among ``members``; members that are gone are forgotten."""
-        self._owner, self._members, self._began = owner, tuple(members), None
-        for rates_of in (self._busy, self._idle):
-            for gone in rates_of.keys() - set(members):
-                del rates_of[gone]
+        if len(self._stood_since) == len(owner) == len(self._owner) and self._samples:
+            names, before = np.array([*members, ""]), np.array([*self._members, ""])
+            self._stood_since[names[owner] != before[self._owner]] = self._samples[-1].at_s  # the new one may read it
+        self._owner, self._members = owner, tuple(members)
+        self._partitions = [np.flatnonzero(owner == m) for m in range(len(members))]
+        self._stretches = {name: self._stretches.get(name) or ReadingStretches(self.stretch_s) for name in members}
+        for stretches in self._stretches.values():
+            stretches.restart()
 
     def add(self, sample: Sample) -> None:
         """Take one sample, newer than those before."""
-        self._samples.append(sample)
-        began = self._began
-        if began is None:
-            self._began = sample
-            return
-        if sample.at_s - began.at_s < self.stretch_s:
-            return
-        self._began = sample
-        busy = self._behind(began) & self._behind(sample)
-        known = (began.committed != UNKNOWN) & (sample.committed != UNKNOWN) & (self._owner != NOBODY)
-        read = np.where(known, np.maximum(sample.committed - began.committed, 0), 0)
-        by_member = np.bincount(self._owner[known], weights=read[known], minlength=len(self._members))
-        is_busy = np.zeros(len(self._members), dtype=np.bool_)
-        is_busy[self._owner[known & busy]] = True
-        for member, read_msgs, busy_all_along in zip(self._members, by_member.tolist(), is_busy.tolist(), strict=True):
-            rates_of = self._busy if busy_all_along else self._idle
-            newest = rates_of.setdefault(member, deque(maxlen=STRETCHES))
-            newest.append(read_msgs / (sample.at_s - began.at_s))
+        last = self._samples[-1] if self._samples else None
+        if last is None or len(self._stood_since) != len(sample.end):
+            self._stood_since = np.full(len(sample.end), sample.at_s)
+        else:
+            reads = (sample.committed > last.committed) | (sample.committed >= sample.end)
+            self._stood_since[reads] = sample.at_s
+        self._keep(sample)
+        for name, mine in zip(self._members, self._partitions, strict=True):
+            self._stretches[name].add(Look(sample.at_s, sample.committed[mine], sample.end[mine]))
 
-    def _behind(self, sample: Sample) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """(P,) whether what was there a stretch before is not read yet; False where that is not known."""
-        before = [s for s in self._samples if s.at_s <= sample.at_s - self.stretch_s]
-        if not before:
-            return np.zeros(len(sample.end), dtype=np.bool_)
-        then = before[-1].end
-        answer = (then != UNKNOWN) & (sample.committed != UNKNOWN) & (sample.committed < then)
-        return np.asarray(answer, dtype=np.bool_)
+    def _keep(self, sample: Sample) -> None:
+        """Add a sample; of those that stand nearer than the window needs the newer ones go."""
+        samples, apart_s = self._samples, self.window_s / (SAMPLES_MAX // 2)
+        if len(samples) > 1 and samples[-1].at_s - samples[-2].at_s < apart_s:
+            samples.pop()
+        samples.append(sample)
+        del samples[:-SAMPLES_MAX]
 
-    def incoming(self, window_s: float) -> Floats:
+    def incoming(self) -> Floats:
         """(P,) messages a second that came in over the newest ``window_s`` seconds; NaN unknown."""
-        samples = list(self._samples)
-        at = np.array([sample.at_s * 1000 for sample in samples])
-        written = rates(Samples.of_table(at, np.array([sample.end for sample in samples])), at[-1] - window_s * 1000)
-        return np.maximum(written, 0.0)
+        at = np.array([sample.at_s * 1000 for sample in self._samples])
+        ends = Samples.of_table(at, np.array([sample.end for sample in self._samples]))
+        return np.maximum(rates(ends, at[-1] - self.window_s * 1000), 0.0)
+
+    def stuck(self) -> Bools:
+        """(P,) partitions that stand still with something to read, though their owner has time: no plan reads them.
+
+        An owner that is busy elsewhere, or stands still itself, may just not have come to them.
+        """
+        answer = np.zeros(len(self._stood_since), dtype=np.bool_)
+        if not self._samples:
+            return answer
+        now_s = self._samples[-1].at_s
+        for name, mine in zip(self._members, self._partitions, strict=True):
+            had_time_s = self._stretches[name].keeps_up_since_s
+            if had_time_s is not None and not self._stretches[name].stands_still:
+                since = self._stood_since[mine]
+                answer[mine] = (now_s - since > STUCK_S) & (since < had_time_s)
+        return answer
+
+    def stands_still(self) -> list[str]:
+        """Members that commit nothing for much longer than they ever took, though they have something to read."""
+        return [name for name, stretches in self._stretches.items() if stretches.stands_still]
+
+    def uncommitted_s(self) -> Floats:
+        """(P,) the longest time that the owner's newest commits were apart: what came in since may be read already."""
+        answer = np.zeros(len(self._owner))
+        for name, mine in zip(self._members, self._partitions, strict=True):
+            answer[mine] = self._stretches[name].longest_silence_s
+        return answer
+
+    def is_behind(self, member: str) -> bool:
+        """Whether a member was busy on its newest stretch, or stands still."""
+        stretches = self._stretches[member]
+        return stretches.stands_still or stretches.is_behind
 
     def speed(self, member: str) -> Speed:
-        """Its speed with its spread; nothing where too little tells."""
-        return SpeedSamples(list(self._busy.get(member, ()))).speed()
+        """Its speed with its spread; nothing where too little tells, and of a member that holds nothing."""
+        return self._stretches[member].speed() if self._holds(member) else NOTHING
 
     def at_least(self, member: str) -> float:
-        """Messages a second that it was seen to read, however few stretches tell it; 0 where none does."""
-        seen = (rates_of.get(member) for rates_of in (self._busy, self._idle))
-        return max((float(np.median(newest)) for newest in seen if newest), default=0.0)
+        """Messages a second that it was seen to read while it kept up; 0 where it never did."""
+        return self._stretches[member].at_least() if self._holds(member) else 0.0
+
+    def _holds(self, member: str) -> bool:
+        return member in self._members and len(self._partitions[self._members.index(member)]) > 0
 
 
 def paces(capacity: Ints, speeds: Sequence[Speed | None], at_least: Sequence[float]) -> tuple[Floats, Ints, bool]:

@@ -26,9 +26,12 @@ from apportion.model.group import Group
 from apportion.model.lag import lag_of
 from apportion.model.plan import Answer
 from apportion.strategy.assignor import Assignor
+from apportion.strategy.settings import changed_settings, settings_of, with_settings
 
 log = logging.getLogger("apportion.clients")
 
+FREE: Final = 2_147_483_647
+"""Partitions by which counts may differ: more than a group has."""
 LOOK_S: Final = 0.25
 """Seconds between two looks whether the feed has something new."""
 
@@ -74,6 +77,13 @@ class PinnedPlan:
         )
 
 
+def with_free_counts(strategy: Assignor) -> Assignor:
+    """The strategy without a limit on how uneven counts may be, if its ``max_skew`` is the default; else itself."""
+    if "max_skew" not in settings_of(type(strategy)) or "max_skew" in changed_settings(strategy):
+        return strategy
+    return with_settings(type(strategy), {**changed_settings(strategy), "max_skew": FREE})
+
+
 class Rejoins(Protocol):
     """A consumer's coat as the watch needs it."""
 
@@ -88,6 +98,8 @@ class Rejoins(Protocol):
 class LagWatch:
     """One member's loop: it knows whether this member leads, and keeps the plan for the rebalance that it asked for.
 
+    strategy, free
+        What plans while nothing is known of the load, and what plans once something is: the same with uneven counts.
     learned
         Whether speeds are learned.
 
@@ -95,9 +107,9 @@ class LagWatch:
     wait for a plan.
     """
 
-    def __init__(self, acting: Acting, feed: SampledFeed, strategy: Assignor, *, learned: bool) -> None:
-        self.acting, self.feed, self.strategy = acting, feed, strategy
-        self._loop = Loop(acting, strategy, learned=learned)
+    def __init__(self, acting: Acting, feed: SampledFeed, strategy: Assignor, free: Assignor, *, learned: bool) -> None:
+        self.acting, self.feed, self.strategy, self._free = acting, feed, strategy, free
+        self._loop = Loop(acting, free, learned=learned)
         self._consumer: Callable[[], Rejoins | None] = lambda: None
         self._generations: deque[tuple[float, Group, Ints]] = deque()
         self._group: Group | None = None
@@ -105,6 +117,7 @@ class LagWatch:
         self._pinned: PinnedPlan | None = None
         self._looked_s: float | None = None
         self._led, self._told_follower = False, False
+        self._told_stuck: tuple[str, ...] = ()
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -125,11 +138,14 @@ class LagWatch:
         consumer.ask_rejoin()
         return True
 
-    def prepared(self, group: Group) -> Group:
-        """The group as it is planned: learned speeds are capacities, and what comes in counts beside the lag."""
+    def prepared(self, group: Group) -> tuple[Group, Assignor]:
+        """The group as it is planned, and by what: learned speeds are capacities, and what comes in is work too.
+
+        While that is not known counts are all that there is: were they free, a newcomer might get nothing.
+        """
         seen = self._seen
         load = None if seen is None else seen.load(group, group.lag, group.lag_known)
-        return group if load is None else loaded(group, load)
+        return (group, self.strategy) if load is None else (loaded(group, load), self._free)
 
     def take_plan(self, group: Group) -> PinnedPlan | None:
         """The plan that this rebalance was asked for, once; None where it has another cause."""
@@ -196,6 +212,11 @@ class LagWatch:
         offsets = _Offsets.of(group, table)
         planned = self._loop.look(Sample(asked_s, offsets.end, offsets.committed), offsets.lag, offsets.known)
         self._seen = self._loop.seen()
+        stuck = self._loop.stuck()
+        for sentence in stuck:
+            if sentence not in self._told_stuck:
+                log.warning("group %r: %s", group.name, sentence)
+        self._told_stuck = stuck
         if not planned.decision.act:
             log.debug("group %r is left as it is: %s", group.name, missing or planned.decision.why)
         elif self._group is group and not self._generations:

@@ -29,7 +29,7 @@ import numpy as np
 from apportion.acting.rule import Acting
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
-from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
+from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed, with_free_counts
 from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.member_bridge import JoiningMember
@@ -93,7 +93,8 @@ class Bridge:
         self.watch: LagWatch | None = None
         if options.acting is not None:
             assert isinstance(options.lag, SampledFeed)  # noqa: S101 - ``Options`` has asked
-            self.watch = LagWatch(options.acting, options.lag, self.strategy, learned=options.learns)
+            free = self.strategy if "max_skew" in (settings or {}) else with_free_counts(self.strategy)
+            self.watch = LagWatch(options.acting, options.lag, self.strategy, free, learned=options.learns)
         self.warm_up: WarmUp | None = None
         self._hand_over: PinnedPlan | None = None
         self._causes = Causes()
@@ -197,7 +198,7 @@ class Bridge:
             planned_group, order = self._group(joined, memories, cluster, group)
             plan, cause = self._plan(planned_group)
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
-            held_back = hand_over(planned_group, plan.owner, holds)
+            held_back = hand_over(planned_group, plan.owner, holds, plan.answer.together)
             owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
             user_data, warm_data = self.memory.assignment_data(plan), dict[int, bytes]()
             follows = b""
@@ -227,7 +228,7 @@ class Bridge:
             plan = Plan(group, self.name, changed_settings(self.strategy), watched.answer, self.cooperative)
         else:
             watched = None
-            plan = make_plan(group if self.watch is None else self.watch.prepared(group), self.strategy)
+            plan = make_plan(*((group, self.strategy) if self.watch is None else self.watch.prepared(group)))
         if self.options.lag is not None and self.cooperative and not plan.answer.extra and plan.withheld.any():
             self._hand_over = PinnedPlan(group, plan.answer)
         return plan, "" if watched is None else watched.why
@@ -292,7 +293,7 @@ def bridge_for(
     on_plan: OnPlan | None = None,
     lag: OffsetFeed | None = None,
     on_foreign: OnForeign | None = None,
-    capacity: int | Literal["learned"] = 1,
+    capacity: int | Literal["learned"] | None = None,
     facts: Mapping[str, FactSource] | None = None,
     acting: Acting | None = None,
     **settings: Any,
@@ -317,14 +318,15 @@ def bridge_for(
         where None: ``stop`` for ``failover``, ``sticky-stream-join`` and ``streams``, ``log`` for the others.
     capacity
         How much this member can take beside the others, 1 to 1,000,000, for ``sticky``, ``cooperative-sticky`` and
-        ``lag-aware``. It travels behind what Java members read; a Java leader counts every member as 1.
+        ``lag-aware``. It travels behind what Java members read; a Java leader counts every member as 1. Without a
+        number a group that acts learns its members' speeds from their commits, and in others each counts 1.
     facts
         What a strategy of your own asks for by name: a number, or a function without arguments that is asked at each
         join, on the client's thread. Where it raises, or answers out of bounds, the log says so, and the default is
         sent.
     acting
-        When the leader asks for a rebalance by itself, since the lag is uneven; it needs ``lag``. With
-        ``capacity="learned"`` members count by the speed that their commits show.
+        When the leader asks for a rebalance by itself, since a member cannot catch up; it needs ``lag``. Counts may be
+        uneven then, unless ``max_skew`` is given. The leader's rule counts.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """

@@ -38,7 +38,8 @@ class Options:
     on_foreign
         What to do once the broker assigns by the new protocol; None: as the strategy says.
     capacity
-        How much this member can take beside the others; ``"learned"``: as fast as its commits show, see ``acting``.
+        How much this member can take beside the others; ``"learned"``: as fast as its commits show. None: learned
+        with ``acting``, else 1.
     facts
         What its strategy asks for by name beside these: a number, or a function that is asked at each join.
     acting
@@ -53,7 +54,7 @@ class Options:
     on_plan: OnPlan | None = None
     lag: OffsetFeed | None = None
     on_foreign: OnForeign | None = None
-    capacity: int | Literal["learned"] = 1
+    capacity: int | Literal["learned"] | None = None
     facts: Mapping[str, FactSource] = field(default_factory=dict)
     acting: Acting | None = None
 
@@ -73,7 +74,7 @@ class Options:
         if self.acting is not None and not isinstance(self.lag, SampledFeed):
             given = "acting without lag" if self.lag is None else f"lag={self.lag!r}"
             raise BadInput("acting", given, "a LagFeed as lag=, by which the group's lag is known")
-        if self.learns and self.acting is None:
+        if self.capacity == "learned" and self.acting is None:
             raise BadInput("capacity", "'learned' without acting", "acting=Acting(...), which learns it, or a number")
         for name, value in {"capacity": self.own_capacity, "priority": self.priority}.items():
             if value is not None:
@@ -84,12 +85,12 @@ class Options:
     @property
     def learns(self) -> bool:
         """Whether members' speeds are learned."""
-        return self.capacity == "learned"
+        return self.acting is not None and self.capacity in (None, "learned")
 
     @property
     def own_capacity(self) -> int:
         """The number that this member sends."""
-        return CAPACITY.default if self.capacity == "learned" else self.capacity
+        return CAPACITY.default if self.capacity in (None, "learned") else self.capacity  # type: ignore[return-value]
 
     @property
     def fields(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
 from apportion.history import lag_time
 from apportion.history.lag_time import LagTime, LagTimes, Samples, Series
-from apportion.history.member_speeds import Speed, SpeedSamples, busy_rates, stretches
+from apportion.history.member_speeds import Speed, speed_of
 from apportion.model.group import Group, Offsets
 from apportion.wording import count
 
@@ -139,19 +139,16 @@ def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dic
         known = series.get(group.name_of(p))
         if owner != NOBODY and known is not None:
             held[owner].append(known)
-    return {
-        name: SpeedSamples(busy_rates(mine, since_ms, until_ms), stretches(mine, since_ms, until_ms)).speed()
-        for name, mine in zip(group.members, held, strict=True)
-    }
+    return {name: speed_of(mine, since_ms, until_ms) for name, mine in zip(group.members, held, strict=True)}
 
 
-def learned_capacity(speed_of: Mapping[str, Speed]) -> tuple[float | None, str]:
+def learned_capacity(member_speeds: Mapping[str, Speed]) -> tuple[float | None, str]:
     """What a member takes, by the members' own speeds: the median of their medians; and a sentence that says how."""
-    known = {name: s for name, s in speed_of.items() if s.median and round(s.median, 3)}
+    known = {name: s for name, s in member_speeds.items() if s.median and round(s.median, 3)}
     if not known:
-        if any(s.median is not None for s in speed_of.values()):
+        if any(s.median is not None for s in member_speeds.values()):
             return None, "the members that had lag read nothing meanwhile"
-        most = max((s.intervals for s in speed_of.values()), default=0)
+        most = max((s.intervals for s in member_speeds.values()), default=0)
         return None, f"no member had lag in enough intervals to tell its speed: {most} at most"
     medians = sorted(float(s.median or 0) for s in known.values())
     middle = round(medians[len(medians) // 2], 3)
@@ -163,6 +160,6 @@ def learned_capacity(speed_of: Mapping[str, Speed]) -> tuple[float | None, str]:
         times = "once" if fewest == 1 else f"{fewest} times"
         spread = f"measured {times}, between two commits, so that its spread is not known"
     return middle, (
-        f"A member takes {middle:,.4g} messages a second, as {count(len(known), 'member')} of {len(speed_of)} did "
+        f"A member takes {middle:,.4g} messages a second, as {count(len(known), 'member')} of {len(member_speeds)} did "
         f"while they had lag ({spread})."
     )
