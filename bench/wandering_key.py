@@ -8,7 +8,7 @@ that the leader said, and how often it said why it did not act.
 
     --minutes N      how long (60)
     --wander S       seconds until the hot key is another one (480)
-    --acting TEXT    the rule's numbers (gain=0.2,hold=30,rest=300)
+    --acting TEXT    the rule's numbers (gain=0.2,hold=10,rest=60,horizon=60)
     --to FILE        the report, written anew each minute (standard output at the end)
     --picture FILE   draw the age of the oldest unread message of both over time, as SVG
 """
@@ -164,12 +164,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--wander", type=float, default=480)
-    parser.add_argument("--acting", default="gain=0.2,hold=30,rest=300")
+    parser.add_argument("--acting", default="gain=0.2,hold=10,rest=60,horizon=60")
     parser.add_argument("--to", type=Path)
     parser.add_argument("--picture", type=Path)
     args = parser.parse_args()
     acting = Acting.of_text(args.acting)
-    acts = ours("cooperative-lag-aware", auto_offset_reset="earliest", max_skew=8, capacity="learned", acting=acting)
+    acts = ours("cooperative-lag-aware", auto_offset_reset="earliest", acting=acting)
     every_s = min(60.0, args.minutes * 6)
     with Broker() as broker, ExitStack() as stack:
         broker.create_topic("wandering", PARTITIONS)

@@ -16,7 +16,7 @@ from apportion.errors import ApportionError
 from apportion.governing.carrier import Carrier
 from apportion.governing.governor import Governor
 from apportion.governing.plans import differences, governed_plan, outlook
-from apportion.governing.rules_file import FactRule, GroupRule, read_rules
+from apportion.governing.rules_file import BY_LAG_ALONE, FactRule, GroupRule, read_rules
 from apportion.inputs.described_group import Observed
 from apportion.model.group_json import read_group
 from apportion.wire import plan_text
@@ -54,9 +54,9 @@ def written(folder: Path, text: str) -> str:
 def test_rules_are_read_as_they_stand(tmp_path: Path) -> None:
     ads, mail = read_rules(written(tmp_path, FILE))
     assert (ads.pattern.pattern, mail.pattern.pattern) == (re.escape("ads.eu"), "mail-.*")
-    assert (ads.assignor, ads.convert, ads.acting) == (apportion.Failover(preempt=False), True, Acting())
+    assert (ads.assignor, ads.convert, ads.acting) == (apportion.Failover(preempt=False), True, BY_LAG_ALONE)
     assert (mail.assignor, mail.convert, mail.facts) == (apportion.CooperativeSticky(), False, ())
-    assert mail.acting == Acting(gain=0.3, moves=2)
+    assert mail.acting == Acting(0.3, 30.0, 300.0, 2)
     assert ads.facts == (
         FactRule("priority", "instance_id", re.compile("pod-0"), 10),
         FactRule("capacity", "client_id", re.compile(r"worker-c(\d+)-.*")),

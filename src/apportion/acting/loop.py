@@ -15,9 +15,12 @@ from apportion.arrays import NOBODY, Bools, Floats, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.history.member_speeds import Speed
 from apportion.model.group import Group
+from apportion.strategy.settings import changed_settings, settings_of, with_settings
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
+FREE: Final = 2_147_483_647
+"""Partitions by which counts may differ: more than a group has."""
 STUCK_NAMED: Final = 5
 """Stuck partitions that are named."""
 STRETCHES_A_HOLD: Final = 2
@@ -83,6 +86,13 @@ class KnownLoad:
         unread = np.maximum(np.where(read, lag, 0.0) - incoming * self.uncommitted_s, 0.0)
         work = unread + incoming * self.horizon_s
         return Load(work, *paces(group.capacity, speeds, at_least))
+
+
+def with_free_counts(strategy: Assignor) -> Assignor:
+    """The strategy without a limit on how uneven counts may be, if its ``max_skew`` is the default; else itself."""
+    if "max_skew" not in settings_of(type(strategy)) or "max_skew" in changed_settings(strategy):
+        return strategy
+    return with_settings(type(strategy), {**changed_settings(strategy), "max_skew": FREE})
 
 
 class Loop:

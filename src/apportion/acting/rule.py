@@ -16,7 +16,7 @@ below ``least``: at most ``acts_at_most`` more acts follow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from math import inf, isfinite, log
 from typing import Any, Final
 
@@ -66,8 +66,8 @@ class Acting:
             raise BadInput("acting.moves", repr(self.moves), needed)
 
     @classmethod
-    def of_text(cls, text: str) -> Acting:
-        """From ``gain=0.2,hold=10,rest=60,horizon=60,moves=4``; what is left out has its default.
+    def of_text(cls, text: str, defaults: Acting | None = None) -> Acting:
+        """From ``gain=0.2,hold=10,rest=60,horizon=60,moves=4``; what is left out is as in ``defaults``.
 
         Raises
             BadInput, UnknownName for a text that says nothing else.
@@ -86,7 +86,7 @@ class Acting:
             values[names[name]] = _number(f"--acting {name}", value if equals else "")
         if isinstance(values.get("moves"), float) and values["moves"] >= 1:
             values["moves"] = int(values["moves"]) if values["moves"].is_integer() else values["moves"]
-        return cls(**values)
+        return replace(defaults or cls(), **values)
 
 
 def _is_number(value: object) -> bool:

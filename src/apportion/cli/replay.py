@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
     add_assignor(parser)
     parser.add_argument(
         "--acting", metavar="RULE", nargs="?", const="", default=None,
-        help="tell when a leader of ours would have acted on the lag, by gain=0.2,hold=30,rest=300[,moves=N]",
+        help="tell when a leader of ours would have acted on the lag, by gain=0.2,hold=10,rest=60,horizon=60[,moves=N]",
     )  # fmt: skip
     add_output(parser, PICTURES)
 
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     with progress.slow(f"replaying {group.name}"):
         document = group.replay(strategy)
         if args.acting is not None:
-            document["acting"] = acted(folder, group, strategy, args.acting)
+            document["acting"] = acted(folder, group, strategy, args.acting, set(settings_of(args)))
     if args.output == "json":
         emit_json(document)
     elif args.output == "html":
@@ -77,12 +77,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def acted(folder: str, group: GroupHistory, strategy: Any, text: str) -> dict[str, Any]:
-    """When the rule would have acted in this group's past.
+def acted(folder: str, group: GroupHistory, strategy: Any, text: str, given: set[str]) -> dict[str, Any]:
+    """When the rule would have acted in this group's past, with counts free unless ``max_skew`` is among the settings.
 
     Raises
         BadInput: a text that is no rule; a group of tasks; log ends that were sampled once at most.
     """
+    from apportion.acting.loop import with_free_counts
     from apportion.acting.replayed import replay_acting
     from apportion.acting.rule import Acting
     from apportion.errors import BadInput
@@ -100,4 +101,5 @@ def acted(folder: str, group: GroupHistory, strategy: Any, text: str) -> dict[st
     whole: dict[tuple[str, int], Any] = {}
     for step in walk:
         whole.update(series.of(step.group))
-    return replay_acting(walk, whole, strategy, acting)
+    free = strategy if "max_skew" in given else with_free_counts(strategy)
+    return replay_acting(walk, whole, free, acting)

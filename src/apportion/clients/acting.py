@@ -26,12 +26,9 @@ from apportion.model.group import Group
 from apportion.model.lag import lag_of
 from apportion.model.plan import Answer
 from apportion.strategy.assignor import Assignor
-from apportion.strategy.settings import changed_settings, settings_of, with_settings
 
 log = logging.getLogger("apportion.clients")
 
-FREE: Final = 2_147_483_647
-"""Partitions by which counts may differ: more than a group has."""
 LOOK_S: Final = 0.25
 """Seconds between two looks whether the feed has something new."""
 
@@ -75,13 +72,6 @@ class PinnedPlan:
             and np.array_equal(group.subscription_of, self.group.subscription_of)
             and bool(((past == NOBODY) | (past == then) | (past == self.answer.owner)).all())
         )
-
-
-def with_free_counts(strategy: Assignor) -> Assignor:
-    """The strategy without a limit on how uneven counts may be, if its ``max_skew`` is the default; else itself."""
-    if "max_skew" not in settings_of(type(strategy)) or "max_skew" in changed_settings(strategy):
-        return strategy
-    return with_settings(type(strategy), {**changed_settings(strategy), "max_skew": FREE})
 
 
 class Rejoins(Protocol):

@@ -26,10 +26,11 @@ from typing import Any, Final, Literal, Self
 
 import numpy as np
 
+from apportion.acting.loop import with_free_counts
 from apportion.acting.rule import Acting
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
-from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed, with_free_counts
+from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
 from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.member_bridge import JoiningMember

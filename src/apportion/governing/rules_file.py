@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +30,8 @@ from apportion.errors import BadInput
 from apportion.planning import strategy_of
 from apportion.strategy.assignor import Assignor
 
+BY_LAG_ALONE: Final = Acting(hold_s=30.0, rest_s=300.0)
+"""A governor knows lags and no speeds, so that it cannot tell who keeps up: it waits longer."""
 OWN_FIELDS: Final = ("priority", "capacity")
 """Facts that group.json has fields of their own for; others stand under ``facts``."""
 IDS: Final = ("instance_id", "client_id")
@@ -76,7 +78,7 @@ class GroupRule:
     pattern: re.Pattern[str]
     assignor: Assignor
     facts: tuple[FactRule, ...] = ()
-    acting: Acting = field(default_factory=Acting)
+    acting: Acting = BY_LAG_ALONE
     convert: bool = False
 
     def with_facts(self, raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,7 +128,7 @@ def _rule(where: str, entry: Any) -> GroupRule:
     facts = entry.get("facts", [])
     if not isinstance(facts, list):
         raise BadInput(f"{where}.facts", str(facts), "[[group.facts]] entries")
-    acting, convert = Acting.of_text(str(entry.get("acting", ""))), entry.get("convert", False)
+    acting, convert = Acting.of_text(str(entry.get("acting", "")), BY_LAG_ALONE), entry.get("convert", False)
     if type(convert) is not bool:
         raise BadInput(f"{where}.convert", repr(convert), "true or false")
     read = tuple(_fact(f"{where}.facts[{n}]", fact) for n, fact in enumerate(facts))
