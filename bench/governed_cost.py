@@ -27,7 +27,7 @@ from uuid import uuid4
 from tests.support import java_artifacts
 
 from apportion.errors import Unavailable
-from apportion.governing.carrier import ELSEWHERE, Carrier
+from apportion.governing.carrier import ELSEWHERE
 from apportion.inputs.cluster import Cluster, connect, patiently
 from apportion.testing import jars
 from apportion.testing.broker import Broker
@@ -103,7 +103,8 @@ class Crowd:
         self.members: list[str] = []
         self.series: list[list[Call]] = []
         self.r = random.Random(group)  # noqa: S311 - the same plans every time
-        self.carrier: Carrier | None = None
+        self.carrier, self.epoch, self.topics = str(uuid4()), 0, list[str]()
+        self.number = 0
 
     def gather(self, cluster: Cluster, count: int) -> None:
         """Let so many join, and give the governed ones their first plan."""
@@ -114,10 +115,9 @@ class Crowd:
             self._join(cluster)
         time.sleep(INTERVAL_S)
         if self.assignor == ASSIGNOR:
-            self.carrier = Carrier(cluster, self.group, "apportion-governor")
-            self.carrier.join(self._plan(cluster))
-            time.sleep(INTERVAL_S)
-            self._publish(cluster)
+            for _ in range(2):  # joining without topics computes nothing
+                self._publish(cluster)
+                time.sleep(INTERVAL_S)
         else:
             self._join(cluster)
 
@@ -126,9 +126,8 @@ class Crowd:
         calls: list[Call] = []
         self.series.append(calls)
         kinds = [("a member is replaced", self._replace)]
-        if self.carrier is not None:
+        if self.assignor == ASSIGNOR:
             kinds.append(("a new plan", self._publish))
-            self.carrier.cluster = cluster
         for _ in range(rounds):
             for kind, happen in kinds:
                 time.sleep(INTERVAL_S)
@@ -168,7 +167,7 @@ class Crowd:
         self._beat(cluster, self.members.pop(self.r.randrange(len(self.members))), -1)
         self._join(cluster)
 
-    def _beat(self, cluster: Cluster, member: str, epoch: int, **more: Any) -> None:
+    def _beat(self, cluster: Cluster, member: str, epoch: int, **more: Any) -> int:
         from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=member, member_epoch=epoch, **more)
@@ -177,6 +176,7 @@ class Crowd:
             time.sleep(0.2)  # the broker still makes or loads its offsets
         if answer["error_code"]:
             raise Unavailable(f"{self.group}: a heartbeat was refused: {answer}")
+        return int(answer["member_epoch"])
 
     def _plan(self, cluster: Cluster) -> str:
         """All partitions positions anew by chance, evenly."""
@@ -190,12 +190,23 @@ class Crowd:
             owners[plan_text.topic_id(topic)] = positions[at : at + size]
             at += size
         keys = tuple(map(MemberKey, self.members))
-        [text] = plan_text.texts(GovernedPlan(int(time.time() * 1000), 0, keys, (), owners))
+        self.number += 1
+        [text] = plan_text.texts(GovernedPlan(self.number, 0, keys, (), owners), self.carrier)
         return text
 
     def _publish(self, cluster: Cluster) -> None:
-        if self.carrier is not None:
-            self.carrier.carry(self._plan(cluster), TOPICS[0])
+        """A new plan, with other topics than before: without them nothing is computed."""
+        self.topics = [] if self.topics or not self.epoch else TOPICS[:1]
+        self.epoch = self._beat(
+            cluster,
+            self.carrier,
+            self.epoch,
+            instance_id="apportion-governor",
+            rebalance_timeout_ms=int(HOUR_MS),
+            subscribed_topic_names=self.topics,
+            topic_partitions=[],
+            **plan_text.joining(self._plan(cluster)),
+        )
 
 
 if __name__ == "__main__":

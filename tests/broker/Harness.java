@@ -25,7 +25,7 @@ import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 
 /**
  * GovernedAssignor on groups, one JSON object a line: {"properties", "members": {id: {rack, instance, topics, previous}},
- * "partitions": {topic id: count}} gives {"assignment", "us"} or {"error"}.
+ * "partitions": {topic id: count}, "group"} gives {"assignment", "us"} or {"error"}.
  */
 public class Harness {
     public static void main(String[] none) throws Exception {
@@ -57,6 +57,8 @@ public class Harness {
         out.flush();
     }
 
+    static final Map<String, String> IDS = new HashMap<>();
+
     record Member(Optional<String> rackId, Optional<String> instanceId, Set<Uuid> subscribedTopicIds,
         Map<Uuid, Set<Integer>> partitions) implements MemberSubscription, MemberAssignment { }
 
@@ -76,7 +78,9 @@ public class Harness {
                     t.getValue().forEach(p -> ps.add(p.asInt()));
                     previous.put(Uuid.fromString(t.getKey()), ps);
                 });
-                members.put(e.getKey(), new Member(Optional.ofNullable(one.path("rack").asText(null)),
+                // As the coordinator does: one String for a member's id as long as it is in its group.
+                String id = IDS.computeIfAbsent(asked.path("group").asText() + " " + e.getKey(), same -> new String(e.getKey()));
+                members.put(id, new Member(Optional.ofNullable(one.path("rack").asText(null)),
                     Optional.ofNullable(one.path("instance").asText(null)), topics, java.util.Collections.unmodifiableMap(previous)));
             });
         }

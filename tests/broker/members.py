@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
+from uuid import uuid4
 
 from confluent_kafka import Consumer, TopicPartition
 
 from apportion.errors import ApportionError
-from apportion.governing.governor import Governed, Governor
+from apportion.governing.carrier import LEAVE, Carrier
+from apportion.governing.governor import Governed
+from apportion.governing.looking import Selection
+from apportion.governing.rules_file import GroupRule
+from apportion.governing.service import Governing
+from apportion.inputs.cluster import Cluster, connect, patiently
+from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker, BrokerCluster
+from apportion.wire import plan_text
+from apportion.wire.plan_text import ASSIGNOR
 
 
 class Member:
@@ -67,13 +79,138 @@ class Member:
         self.thread.join(30)
 
 
-def until(true: Callable[[], bool], patience_s: float = 120) -> bool:
+class RawMember:
+    """A member of the new protocol that is nothing but its heartbeats, sent when the test says so."""
+
+    def __init__(
+        self,
+        broker: Broker | BrokerCluster,
+        group: str,
+        member_id: str = "",
+        topics: Sequence[str] = (),
+        instance_id: str | None = None,
+    ) -> None:
+        self.member_id, self.epoch, self.group = member_id or str(uuid4()), 0, group
+        self.admin = broker.admin()
+        self.given: set[tuple[Any, int]] = set()
+        self.fields: dict[str, Any] = {
+            "instance_id": instance_id,
+            "rebalance_timeout_ms": 30_000,
+            "subscribed_topic_names": list(topics),
+            "server_assignor": ASSIGNOR if topics else None,
+        }
+
+    def beat(self) -> None:
+        """Join, or say that it lives and what it has."""
+        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+        owned: dict[Any, list[int]] = {}
+        for topic, number in self.given:
+            owned.setdefault(topic, []).append(number)
+        of_topic = ConsumerGroupHeartbeatRequest.TopicPartitions
+        lists = [of_topic(topic_id=topic, partitions=numbers) for topic, numbers in owned.items()]
+        answer = self._send(self.epoch, topic_partitions=lists if self.epoch else [], **self.fields)
+        assert not answer["error_code"], answer
+        self.epoch = answer["member_epoch"]
+        if answer["assignment"]:
+            parts = answer["assignment"]["topic_partitions"]
+            self.given = {(part["topic_id"], number) for part in parts for number in part["partitions"]}
+
+    def say(self, text: str, topic: str) -> None:
+        """Carry a plan, with other topics than before, so that the group is computed."""
+        topics = [] if self.fields["subscribed_topic_names"] else [topic]
+        self.fields |= {**plan_text.joining(text), "subscribed_topic_names": topics}
+        if not self.epoch and not topics:
+            self.beat()
+            self.fields["subscribed_topic_names"] = [topic]
+        self.beat()
+
+    def leave(self) -> None:
+        self._send(-1)
+        self.admin.close()
+
+    def _send(self, epoch: int, **more: Any) -> dict[str, Any]:
+        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+        fields = {"group_id": self.group, "member_id": self.member_id, "member_epoch": epoch, **more}
+        node = patiently("", lambda: self.admin._manager.run(self.admin._find_coordinator_ids, [self.group]))
+        request = ConsumerGroupHeartbeatRequest(**fields)
+        answer: dict[str, Any] = self.admin._manager.run(self.admin._manager.send, request, node[self.group]).to_dict()
+        return answer
+
+
+def new_group() -> str:
+    """A name that no other test has."""
+    return f"g-{uuid4().hex[:8]}"
+
+
+def until(true: Callable[[], bool], patience_s: float = 60) -> bool:
     ends = time.monotonic() + patience_s
     while time.monotonic() < ends:
         if true():
             return True
         time.sleep(0.1)
     return False
+
+
+class Governor:
+    """A governor of one group, pass by pass."""
+
+    def __init__(
+        self, cluster: Cluster, group: str, rule: GroupRule, key: bytes | None = None, login: Properties | None = None
+    ) -> None:
+        self.cluster, self.group, self.rule, self.key, self.login = cluster, group, rule, key, login
+        self.stack = ExitStack()
+        self.governing: Governing | None = None
+
+    def _open(self) -> Governing:
+        if self.governing is None:
+            name = f"apportion-governor-{uuid4().hex[:12]}"
+            beats = self.stack.enter_context(connect(self.cluster.bootstrap, self.login, name))
+            rule = replace(self.rule, pattern=re.compile(re.escape(self.group)))
+            self.governing = Governing(self.cluster, beats, Selection((rule,), (self.group,)), self.key)
+        return self.governing
+
+    @property
+    def carriers(self) -> list[Carrier]:
+        governors = self._open().governors
+        return governors[self.group].carriers if self.group in governors else []
+
+    @property
+    def trouble(self) -> str:
+        return self._open().counts.trouble
+
+    def round(self) -> Governed:
+        """A pass, and what became of a publication."""
+        governing = self._open()
+        while (governed := self._pass(governing)).outcome == "publishing":
+            governing.heart.wait(self.carriers, 20)
+        return governed
+
+    def _pass(self, governing: Governing) -> Governed:
+        outcomes = governing.round()
+        return outcomes.get(self.group) or Governed(time.time(), "waiting" if governing.groups() else "empty")
+
+    def release(self, epoch: int = LEAVE) -> None:
+        """Leave the group."""
+        if self.governing is not None:
+            self.governing.close(epoch)
+            self.governing = None
+            self.stack.close()
+
+    def die(self) -> None:
+        """End as by kill -9: nobody is told, and the lease ends with its session."""
+        if self.governing is not None:
+            self.governing.heart.stop()
+            self.governing = None
+            self.stack.close()
+
+    def let_go(self) -> str:
+        """Give the group back, as a command that is started for it."""
+        self.release()
+        why_not = self._open().release(self.group)
+        self.release()
+        return why_not
 
 
 class Running:

@@ -11,7 +11,7 @@ import pytest
 
 from apportion.errors import ApportionError
 from apportion.wire import plan_text
-from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
+from apportion.wire.plan_text import NUMBERS_WHOLE, RELEASE, TOPICS_WHOLE, GovernedPlan, MemberKey
 
 from .conftest import Ask, Json
 from .reference import apply, id_text
@@ -41,9 +41,9 @@ def some_group(r: random.Random, tag: str) -> tuple[dict[str, Json], dict[str, i
 def some_plan(r: random.Random, members: dict[str, Json], topics: dict[str, int], number: int = 7) -> GovernedPlan:
     """A plan that knows most members, and some that are gone."""
     known = [MemberKey(m, f.get("instance")) for m, f in members.items() if r.random() < 0.8]
+    known = known or [MemberKey(m, f.get("instance")) for m, f in members.items()]
     known += [MemberKey(f"gone-{n}") for n in range(r.randint(0, 2))]
     r.shuffle(known)
-    known = known or [MemberKey("gone")]
     owners = {
         base64.urlsafe_b64decode(topic + "=="): [r.randint(-1, len(known) - 1) for _ in range(size + r.randint(-1, 1))]
         for topic, size in topics.items()
@@ -85,7 +85,7 @@ def test_a_plan_is_applied_as_the_rule_says(governed: Ask) -> None:
         members, topics = some_group(r, str(n))
         plan = some_plan(r, members, topics)
         asked.append((members, topics, plan))
-    groups = [{"members": with_plan(m, plan_text.texts(plan)), "partitions": t} for m, t, plan in asked]
+    groups = [{"members": with_plan(m, plan_text.texts(plan, "carrier-0")), "partitions": t} for m, t, plan in asked]
     for (members, topics, plan), answer in zip(asked, governed(groups), strict=True):
         given = held(answer)
         sound(members, topics, given)
@@ -114,12 +114,13 @@ def test_when_the_carrier_is_gone_the_plan_is_remembered_and_its_rank_replaces_t
 
     a, b, c = (key.member_id for key in keys)
     everything = {t: list(range(12)) for t in topics}
+    release = GovernedPlan(4, RELEASE, tuple(map(MemberKey, ("new-memory", b, c))), (), {})
     steps = [
-        with_plan(members(a, b, c), plan_text.texts(plan)),
+        with_plan(members(a, b, c), plan_text.texts(plan, "carrier-0")),
         members(a, b, c, had={a: everything}),
         members(b, c),
         members("new-memory", b, c, had={c: everything}),
-        with_plan(members("new-memory", b, c, had={c: everything}), plan_text.texts(GovernedPlan(4, 0, (), (), {}))),
+        with_plan(members("new-memory", b, c, had={c: everything}), plan_text.texts(release, "carrier-0")),
         members("new-memory", b, c, had={c: everything}),
     ]
     answers = [held(answer) for answer in governed([{"members": m, "partitions": topics} for m in steps])]
@@ -129,15 +130,103 @@ def test_when_the_carrier_is_gone_the_plan_is_remembered_and_its_rank_replaces_t
     assert [sorted(sum(map(len, s.values())) for s in given.values()) for given in answers[4:]] == [[8, 8, 8]] * 2
 
 
-def test_an_older_plan_that_somebody_kept_is_passed_over(governed: Ask) -> None:
-    topic = id_text(b"r" * 16)
-    raw = base64.urlsafe_b64decode(topic + "==")
-    members = {f"replay-{n}": {"topics": [topic], "previous": {}} for n in range(2)}
-    keys = tuple(map(MemberKey, members))
-    newer, older = (GovernedPlan(number, 0, keys, (), {raw: [place] * 4}) for number, place in ((9, 1), (8, 0)))
-    steps = [with_plan(members, plan_text.texts(plan)) for plan in (newer, older)]
-    for answer in governed([{"members": m, "partitions": {topic: 4}} for m in steps]):
-        assert held(answer)["replay-1"] == {topic: [0, 1, 2, 3]}
+FOUR: dict[str, int] = {id_text(b"r" * 16): 4}
+[RAW_TOPIC] = [base64.urlsafe_b64decode(topic + "==") for topic in FOUR]
+
+
+def pair(tag: str, **more: Any) -> dict[str, Json]:
+    """Two members of one topic of four partitions, of which they have had nothing yet."""
+    return {f"{tag}-{n}": {"topics": list(FOUR), "previous": {}, **more} for n in range(2)}
+
+
+def all_to(place: int, members: dict[str, Json], number: int = 1, promise: int = 0) -> GovernedPlan:
+    """A plan that gives everything to one of the members."""
+    keys = tuple(MemberKey(m, fields.get("instance")) for m, fields in members.items())
+    return GovernedPlan(number, promise, keys, (), {} if promise & RELEASE else {RAW_TOPIC: [place] * 4})
+
+
+def carrier(plan: GovernedPlan, member: str = "carrier-0", key: bytes | None = None, **more: Any) -> dict[str, Json]:
+    """A member that carries a plan which was written for it."""
+    return {member: CARRIER | {"rack": plan_text.texts(plan, member, key)[0]} | more}
+
+
+def loads(governed: Ask, steps: list[dict[str, Json]], **more: Any) -> list[list[int]]:
+    """How many partitions each member has after each step of one group, members by name."""
+    groups = [{"members": step, "partitions": FOUR, **more} for step in steps]
+    return [[sum(map(len, share.values())) for _, share in sorted(held(a).items())] for a in governed(groups)]
+
+
+def test_a_carrier_that_left_counts_no_more_and_the_next_needs_neither_its_number_nor_a_clock(governed: Ask) -> None:
+    us = pair("left")
+    ours = carrier(all_to(0, us, number=5))
+    theirs = carrier(all_to(1, us, number=10**17), "carrier-x", instance="apportion-governor-2")
+    above = carrier(all_to(0, us, number=10**17 + 1))
+    successor = carrier(all_to(1, us, number=1), "carrier-s")
+    steps = [us | ours, us | ours | theirs, us | ours, us | above | theirs, us, us | successor, us]
+    assert loads(governed, steps) == [[4, 0], [0, 4], [4, 0], [4, 0], [4, 0], [0, 4], [0, 4]]
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_a_plan_counts_in_the_group_that_carries_it_alone(governed: Ask, static: bool) -> None:
+    """A group of somebody else with the same ids and a carrier changes neither what ours follows nor what it hears."""
+    us = pair(f"twin-{static}", **({"instance": None} if not static else {}))
+    if static:
+        us = {m: fields | {"instance": f"pod-{n}"} for n, (m, fields) in enumerate(us.items())}
+    theirs = us | carrier(all_to(1, us, number=10**17))
+    release = us | carrier(all_to(0, us, number=10**17 + 1, promise=RELEASE))
+    steps = [("a", us | carrier(all_to(0, us))), ("b", theirs), ("a", us), ("b", release), ("a", us), ("b", us)]
+    steps += [("a", us | carrier(all_to(1, us, number=2), "carrier-n")), ("a", us)]
+    groups = [{"members": members, "partitions": FOUR, "group": group} for group, members in steps]
+    seen = [[sum(map(len, s.values())) for _, s in sorted(held(a).items())] for a in governed(groups)]
+    assert seen == [[4, 0], [0, 4], [4, 0], [2, 2], [4, 0], [2, 2], [0, 4], [0, 4]]
+
+
+@pytest.fixture
+def keyed(tmp_path: Any) -> dict[str, Any]:
+    """Properties of a broker that asks for signed plans."""
+    (tmp_path / "key").write_bytes(KEY)
+    return {"properties": {"apportion.plan.key.file": str(tmp_path / "key")}}
+
+
+def test_what_was_signed_for_another_group_changes_nothing_here(governed: Ask, keyed: dict[str, Any]) -> None:
+    """Its release and its plan, on the very carrier, with instance ids as ours, and with its members' ids among us."""
+    us, other = pair("ours", instance="pod"), pair("other", instance="pod")
+    us, other = ({m: f | {"instance": f"pod-{n}"} for n, (m, f) in enumerate(g.items())} for g in (us, other))
+    ours = carrier(all_to(0, us), key=KEY)
+    replays = [
+        carrier(all_to(1, other, 10**17, promise), f"carrier-{promise}", KEY) for promise in (0, TOPICS_WHOLE, RELEASE)
+    ]
+    guests = {m: {"topics": [], "previous": {}} for m in other}
+    steps = [us | ours, *(us | ours | replay for replay in replays), *(us | replay for replay in replays)]
+    steps += [us | guests | replay for replay in replays] + [us]
+    assert {tuple(load[-2:]) for load in loads(governed, steps, **keyed)} == {(4, 0)}
+
+
+def test_a_kept_copy_of_the_groups_own_signed_plans_is_passed_over(governed: Ask, keyed: dict[str, Any]) -> None:
+    us = pair("kept")
+    older, old, released = (
+        carrier(all_to(1, us, number, promise), member, KEY)
+        for number, promise, member in ((1, 0, "carrier-0"), (2, 0, "carrier-0"), (3, RELEASE, "carrier-0"))
+    )
+    new = carrier(all_to(0, us, number=1), "carrier-n", KEY)
+    stolen = {"thief": older["carrier-0"] | {"topics": []}}
+    steps = [us | older, us | old, us | released, us | new]
+    assert loads(governed, steps, **keyed) == [[0, 4], [0, 4], [2, 2], [4, 0]]
+    replays = [us | replay for replay in (older, old, released)]
+    assert loads(governed, [*steps, *replays], **keyed)[4:] == [[4, 0]] * 3
+    answers = governed([{"members": step, "partitions": FOUR, **keyed} for step in (us | new, us | stolen)])
+    assert [len(answer["assignment"]["kept-0"][next(iter(FOUR))]) for answer in answers] == [4, 4]
+
+
+def test_a_release_lets_go_whom_it_names_and_nobody_else(governed: Ask) -> None:
+    us = pair("let-go")
+    newcomer = {"let-go-2": us["let-go-0"]}
+    ours, release = (
+        carrier(all_to(0, us, number, promise), f"carrier-{number}") for number, promise in ((1, 0), (2, RELEASE))
+    )
+    everybody = carrier(all_to(0, us | newcomer, 3, RELEASE), "carrier-3")
+    steps = [us | ours, us | newcomer | release, us | newcomer | everybody, us | newcomer]
+    assert [sorted(load) for load in loads(governed, steps)] == [[0, 4], [0, 0, 4], [1, 1, 2], [1, 1, 2]]
 
 
 def test_only_who_may_govern_does(governed: Ask, tmp_path: Any) -> None:
@@ -150,7 +239,7 @@ def test_only_who_may_govern_does(governed: Ask, tmp_path: Any) -> None:
     def asked(tag: str, key: bytes | None, properties: Json, instance: str) -> Json:
         members = {f"{tag}-{n}": {"topics": [topic], "previous": {}} for n in range(2)}
         plan = GovernedPlan(1, 0, tuple(map(MemberKey, members)), (), {raw: [0] * 4})
-        carrier = {"carrier-0": CARRIER | {"instance": instance, "rack": plan_text.texts(plan, key)[0]}}
+        carrier = {"carrier-0": CARRIER | {"instance": instance, "rack": plan_text.texts(plan, "carrier-0", key)[0]}}
         return {"members": members | carrier, "partitions": {topic: 4}, "properties": properties}
 
     signed = {"apportion.plan.key.file": str(key_file)}
@@ -192,7 +281,7 @@ def test_ten_thousand_hostile_and_torn_plans_throw_nothing_and_give_each_partiti
 
 def mistreated(r: random.Random, plan: GovernedPlan) -> str:
     """A plan's text with something wrong: cut, turned, swollen, or other bytes under a right head."""
-    text = plan_text.texts(plan)[0]
+    text = plan_text.texts(plan, "carrier-0")[0]
     head, body = text.rsplit(":", 1)
     kind = r.randrange(6)
     if kind == 0:
@@ -218,7 +307,7 @@ def test_a_bomb_is_refused_before_it_is_large(governed: Ask) -> None:
     bomb = plan_text.base64url(zlib.compress(bytes(16 << 20), 9))
     topic = id_text(b"b" * 16)
     members = {f"bomb-{n}": {"topics": [topic], "previous": {}} for n in range(2)}
-    [answer] = governed([{"members": with_plan(members, [f"apportion-plan:1:5:{bomb}"]), "partitions": {topic: 4}}])
+    [answer] = governed([{"members": with_plan(members, [f"apportion-plan:2:5:{bomb}"]), "partitions": {topic: 4}}])
     assert sorted(len(share[topic]) for share in held(answer).values()) == [2, 2]
 
 
@@ -231,10 +320,10 @@ def test_a_thousand_members_and_ten_thousand_partitions_fit_one_rack_id_and_more
     r.shuffle(dealt)
     owners = {base64.urlsafe_b64decode(t + "=="): dealt[n * 1000 : n * 1000 + 1000] for n, t in enumerate(topics)}
     plan = GovernedPlan(1, 0, keys, tuple(range(1000)), owners)
-    racks = plan_text.texts(plan, KEY)
+    racks = plan_text.texts(plan, "carrier-0", KEY)
     assert len(racks) == 1
     many = {base64.urlsafe_b64decode(id_text(r.randbytes(16)) + "=="): r.sample(range(1000), 1000) for _ in range(40)}
-    several = plan_text.texts(GovernedPlan(1, 0, keys, (), owners | many))
+    several = plan_text.texts(GovernedPlan(1, 0, keys, (), owners | many), "carrier-0")
     assert 2 < len(several) < 9
     assert max(map(len, several)) <= plan_text.RACK_MAX_BYTES
     [answer] = governed([{"members": with_plan(members, several), "partitions": topics}])
@@ -244,7 +333,7 @@ def test_a_thousand_members_and_ten_thousand_partitions_fit_one_rack_id_and_more
 def test_a_group_that_no_rack_id_can_hold_is_a_sentence() -> None:
     keys = tuple(MemberKey(str(n)) for n in range(9000))
     with pytest.raises(ApportionError, match=r"a plan for 9000 members .* which may have 32767"):
-        plan_text.texts(GovernedPlan(1, 0, keys, (), {bytes(16): [0]}))
+        plan_text.texts(GovernedPlan(1, 0, keys, (), {bytes(16): [0]}), "")
 
 
 def test_what_is_written_is_read_back_and_a_torn_text_is_refused() -> None:
@@ -252,7 +341,7 @@ def test_what_is_written_is_read_back_and_a_torn_text_is_refused() -> None:
     members, topics = some_group(r, "w")
     plan = some_plan(r, members, topics)
     salt = plan_text.salt_of(plan.members)
-    [text] = plan_text.texts(plan, KEY)
+    [text] = plan_text.texts(plan, "carrier-0", KEY)
     part = plan_text.read(text)
     assert part.digests == tuple(member.digest(salt) for member in plan.members)
     assert (part.number, part.promise, part.rank) == (plan.number, plan.promise, plan.rank)

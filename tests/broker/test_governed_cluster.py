@@ -19,9 +19,7 @@ from kafka.errors import KafkaError
 from tests.clients.groups import new_name
 
 from apportion.assignors import find
-from apportion.errors import Unavailable
-from apportion.governing.carrier import Carrier
-from apportion.governing.governor import CLASS, Governor, without_class
+from apportion.governing.governor import CLASS, without_class
 from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import connect
@@ -30,7 +28,7 @@ from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.peers import JavaMember
 
 from .conftest import WITH_CLASS
-from .members import Member, Running, until
+from .members import Governor, Member, Running, until
 
 pytestmark = pytest.mark.broker
 
@@ -109,8 +107,10 @@ def test_a_broker_without_the_class_is_refused_and_ends_members_where_it_is_forc
             assert list(without_class(cluster)) == ["1"]
             doomed = Member(broker, group, "doomed", ["t"])
             assert until(lambda: any("assignor" in error for error in doomed.errors)), "the one word that is said"
-            with pytest.raises(Unavailable, match="apportion govern --check"):
-                Carrier(cluster, group, "apportion-governor", names_assignor=True).beat()
+            rule = GroupRule(re.compile(group), find("failover"), convert=True)
+            governor = Governor(cluster, group, rule)
+            assert until(lambda: "apportion govern --check" in " ".join(governor.round().sentences))
+            governor.release()
         broker.stop()
         settings.write_text(text)
         broker.start()
@@ -201,8 +201,8 @@ class Fire:
             self.java.clear()
         elif kind == "governor":
             self.governor.stop()
-            if self.r.random() < 0.5:
-                self.governor.governor.release()  # else as if it had been killed: the lease ends with its session
+            how = self.r.choice((Governor.release, Governor.die))
+            how(self.governor.governor)
             self.governor = self._govern()
         elif kind == "coordinator":
             self.three.brokers[self.r.choice((1, 2))].restart()

@@ -14,8 +14,6 @@ from tests.clients.groups import SESSION_MS, SHORT_MS, Members, new_name, owned
 from tests.clients.test_broker_takeover import refusals
 
 from apportion.assignors import find
-from apportion.governing.carrier import Carrier
-from apportion.governing.governor import Governor
 from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster
@@ -25,7 +23,7 @@ from apportion.testing.peers import JavaMember
 from apportion.wire import plan_text
 from apportion.wire.plan_text import GovernedPlan, MemberKey
 
-from .members import Member, Running, until
+from .members import Governor, Member, RawMember, Running, until
 
 pytestmark = pytest.mark.broker
 
@@ -107,23 +105,20 @@ def test_who_may_not_govern_moves_nothing(governed_broker: Broker, cluster: Clus
     [seen] = live.read(cluster, [group])
     keys = tuple(MemberKey(m) for m in seen.raw["members"])
     everything = {plan_text.topic_id(seen.raw["topic_ids"]["a"]): (0,) * 12}
-    [text] = plan_text.texts(GovernedPlan(10**17, 0, keys, (), everything))
-    stranger = Carrier(cluster, group, "somebody-else")
-    for rack in (text, text[:-7], "apportion-plan:", f"apportion-plan:1:{10**17}:" + "A" * 30_000):
-        stranger.join(rack)
-        stranger.carry(rack, "a")
-        time.sleep(0.5)
-        assert [member.held for member in members] == before, rack[:40]
-    stranger.leave()
-    allowed = Carrier(cluster, group, "apportion-governor")
-    for rack in (text[:-7], "apportion-plan:1:x:y", "apportion-plan:1:9:" + "A" * 30_000):
-        allowed.join(rack)
-        allowed.carry(rack, "a")
-        time.sleep(0.5)
-        assert [member.held for member in members] == before, rack[:40]
-    allowed.carry(text, "a")
-    assert until(lambda: sorted(count(*members)) == [0, 12]), "the same plan by who may carry it"
-    allowed.leave()
+    plan = GovernedPlan(10**17, 0, keys, (), everything)
+    for instance, reads in (("somebody-else", False), ("apportion-governor", True)):
+        carrier = RawMember(governed_broker, group, instance_id=instance)
+        [text] = plan_text.texts(plan, carrier.member_id)
+        [for_another] = plan_text.texts(plan, "another carrier")
+        torn = (text[:-7], "apportion-plan:", "apportion-plan:2:x:y", f"apportion-plan:2:{10**17}:" + "A" * 30_000)
+        for rack in (*torn, for_another, *([] if reads else [text])):
+            carrier.say(rack, "a")
+            time.sleep(0.5)
+            assert [member.held for member in members] == before, rack[:40]
+        if reads:
+            carrier.say(text, "a")
+            assert until(lambda: sorted(count(*members)) == [0, 12]), "the same plan by who may carry it"
+        carrier.leave()
     for member in members:
         member.close()
 

@@ -13,7 +13,7 @@ import pytest
 from tests.clients.groups import new_name
 
 from apportion.assignors import find
-from apportion.governing.governor import CLASS, Governor
+from apportion.governing.governor import CLASS
 from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, connect
@@ -21,7 +21,7 @@ from apportion.testing import jars
 from apportion.testing.broker import Broker, BrokerCluster
 
 from .conftest import WITH_CLASS
-from .members import Member, Running, until
+from .members import Governor, Member, Running, until
 
 pytestmark = pytest.mark.broker
 

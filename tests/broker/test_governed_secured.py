@@ -12,15 +12,16 @@ from tests.clients.test_secured import SECRETS, address, certificates, librdkafk
 
 from apportion.assignors import find
 from apportion.errors import Unavailable
-from apportion.governing.governor import Governor, without_class
+from apportion.governing.governor import without_class
+from apportion.governing.looking import Selection
 from apportion.governing.rules_file import GroupRule
-from apportion.governing.service import groups_of
+from apportion.governing.service import Governing
 from apportion.inputs.cluster import Cluster, connect
 from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker
 
 from .conftest import WITH_CLASS
-from .members import Member, until
+from .members import Governor, Member, until
 
 pytestmark = pytest.mark.broker
 
@@ -86,7 +87,7 @@ def test_the_least_rights_suffice_and_without_one_of_them_it_is_said_what_is_mis
     wanted: list[str] = []
     for missing in range(len(LEAST) + 1):
         with connect(address(broker), login) as cluster:
-            governor = Governor(cluster, GROUP, rule)
+            governor = Governor(cluster, GROUP, rule, login=login)
 
             def published(cluster: Cluster = cluster, governor: Governor = governor) -> bool:
                 try:
@@ -101,7 +102,10 @@ def test_the_least_rights_suffice_and_without_one_of_them_it_is_said_what_is_mis
                 rights(broker, "bob", LEAST[missing])
             else:
                 assert until(published), wanted  # once the broker knows of the last right
-                assert list(groups_of(cluster, [rule])) == [GROUP], "--all-groups sees it with the same rights"
+                everything = Governing(cluster, cluster, Selection((rule,)))
+                assert everything.groups() == [GROUP], "--all-groups sees it with the same rights"
+                everything.close()
+                assert "it takes every group that nobody governs" in governor.trouble, "it may not see other governors"
             governor.release()
     assert "DescribeConfigs" in wanted[0]
     assert all(SECRETS["bob"] not in text for text in (*wanted, caplog.text))

@@ -8,8 +8,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,8 +17,6 @@ import pytest
 from apportion import cli
 from apportion.cli import completion, output, parser, source
 from apportion.errors import BadInput, Unavailable
-from apportion.governing import governor, service
-from apportion.inputs import cluster
 from apportion.serve import server
 
 from .conftest import Runner
@@ -229,39 +225,6 @@ def test_a_server_says_where_it_listens_and_without_its_libraries_what_brings_th
     done = run("serve", "--bootstrap-server", "b:1")
     assert done.code == 2
     assert done.err.startswith("apportion: apportion serve needs a library that is not installed: pip install '")
-
-
-def test_a_governor_ends_at_a_signal_and_begins_nothing_where_a_broker_lacks_the_class(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @contextmanager
-    def connect(bootstrap: str, properties: Any) -> Iterator[Any]:
-        yield cluster.Cluster(bootstrap, None)
-
-    ended: list[Any] = []
-
-    def govern(there: Any, chosen: Any, key: Any, interval: int, told: Any, over: Any) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            ended.append(over())
-            signal.raise_signal(number)
-        ended.append(over())
-
-    monkeypatch.setattr(cluster, "connect", connect)
-    monkeypatch.setattr(governor, "without_class", lambda there: {})
-    monkeypatch.setattr(service, "govern", govern)
-    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
-    try:
-        assert run("govern", "--bootstrap-server", "b:1", "--group", "g").code == 0
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
-    assert ended == [False, True, True]
-    monkeypatch.setattr(governor, "without_class", lambda there: {1: "uniform", 2: ""})
-    for more in (["--check"], ["--group", "g"]):
-        done = run("govern", "--bootstrap-server", "b:1", *more)
-        assert (done.code, done.out) != (0, "")
-        assert "1" in done.err + done.out
-        assert "2" in done.err + done.out
 
 
 # -- small rules of many commands

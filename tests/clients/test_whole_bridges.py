@@ -249,7 +249,7 @@ def test_each_hook_hears_once_of_a_take_over_and_the_watch_begins_as_a_classic_o
     assert len(heard) == 2, "that it is over says the log alone"
     assert watch.joined("", "g", 11) is False
     assert len(heard) == 4
-    [text] = plan_text.texts(GovernedPlan(7, TOPICS_WHOLE, (MemberKey("a"),), (0,), {}), None)
+    [text] = plan_text.texts(GovernedPlan(7, TOPICS_WHOLE, (MemberKey("a"),), (0,), {}), "c")
     kept = {"assignor_name": plan_text.ASSIGNOR, "members": [{"rack_id": text}]}
     strict = TakeoverWatch([Bridge("failover", Options()), Bridge("range", Options())])
     strict.look(kept)

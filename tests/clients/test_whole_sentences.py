@@ -143,7 +143,7 @@ def test_a_governors_plan_that_keeps_the_promise_lets_a_member_read_on(caplog: p
     caplog.set_level(logging.INFO, "apportion.clients")
 
     def group(promise: int, assignor: str = plan_text.ASSIGNOR) -> dict[str, Any]:
-        [text] = plan_text.texts(GovernedPlan(7, promise, (MemberKey("a"),), (0,), {}), None)
+        [text] = plan_text.texts(GovernedPlan(7, promise, (MemberKey("a"),), (0,), {}), "c")
         return {"assignor_name": assignor, "members": [{"rack_id": "r1"}, {"rack_id": text}, {"rack_id": None}]}
 
     for promise, strategies, kept in (

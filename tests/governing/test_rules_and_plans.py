@@ -226,9 +226,9 @@ def test_a_plan_says_who_has_what_by_places_and_who_comes_next() -> None:
 def test_what_a_plan_changes_is_counted_and_weighed() -> None:
     group = read_group(RAW)
     same = replace(planned(), owners={T: (1, 1, 1, 0), U: (0, 0)})
-    assert differences(same, group, RAW) == 0
+    assert differences(same, RAW) == 0
     other = replace(same, owners={T: (1, 0, -1, 0), U: (2, 0)})
-    assert differences(other, group, RAW) == 2, "what is planned for nobody does not count"
+    assert differences(other, RAW) == 2, "what is planned for nobody does not count"
     now = outlook(same, group, RAW)
     assert (now.before, now.after, now.least, now.member, now.moves, now.in_seconds) == (
         30.0,
@@ -273,21 +273,21 @@ def test_a_group_that_is_not_to_be_governed_is_told_why(convert: bool, found: di
     assert governing(convert=convert)._foreign(seen(**found)) == words
 
 
-def test_numbers_of_plans_go_up_whoever_governed_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apportion.governing.governor.time.time", lambda: 5.0)
+def test_a_plans_number_is_above_all_that_are_carried_and_no_clock_is_asked() -> None:
     one = governing()
-    assert one._next_number(seen()) == 5000
-    assert one._next_number(seen(carried=(planned(number=7000), planned(number=6000)))) == 7001
+    part = plan_text.read(plan_text.texts(planned(number=7000), "c")[0])
+    assert one._next_number(()) == 1
+    assert one._next_number([({}, part), ({}, replace(part, number=6000))]) == 7001
     one._plan = planned(number=8000)
-    assert one._next_number(seen(carried=(planned(number=7000),))) == 8001
-    assert one._next_number(seen(carried=(planned(number=9000),))) == 9001
+    assert one._next_number([({}, part)]) == 8001
+    assert one._next_number([({}, replace(part, number=9000))]) == 9001
 
 
 def test_a_plan_is_published_where_it_differs_and_by_lag_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     group = read_group(RAW)
     one = governing(assignor=apportion.find("lag-aware"), acting=Acting(gain=0.1, hold_s=10, rest_s=60))
     plan = replace(planned("lag-aware"), owners={T: (1, 0, -1, 0), U: (2, 0)})
-    carrier = Carrier(None, "g", "i")  # type: ignore[arg-type]
+    carrier = Carrier("g", "i")
     assert one._why_not(plan, group, RAW) is None, "none is carried yet"
     one._plan, one.carriers = plan, [carrier]
     assert one._why_not(plan, group, RAW) is None, "its carrier is not there"

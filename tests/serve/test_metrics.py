@@ -116,7 +116,7 @@ GOVERNED = tuple(f"apportion_group_governed_plan_{what}" for what in ("timestamp
 def test_a_governed_group_tells_when_its_plan_is_of_and_how_many_partitions_differ() -> None:
     settings = ServerSettings(cluster_name="c")
     one = seen(NAME, {"clicks": [0]}, {("clicks", 0): 1})
-    under = CarriedPlan(1_764_000_000_000, {("clicks", p): "m" for p in range(3)}, ())
+    under = CarriedPlan(1_764_000_000, {("clicks", p): "m" for p in range(3)}, ())
     one = replace(one, description={**one.description, "governed": under})
     found = samples(settings, snapshot(one, settings=settings))
     assert [found[name][0][1] for name in GOVERNED] == [1_764_000_000, 3]

@@ -29,17 +29,18 @@ def a_plan(seed: int) -> GovernedPlan:
 def test_a_plan_is_read_back_as_it_was_written(seed: int) -> None:
     plan = a_plan(seed)
     salt = plan_text.salt_of(plan.members)
-    [text], [signed] = plan_text.texts(plan), plan_text.texts(plan, b"k" * 16)
+    [text], [signed] = (plan_text.texts(plan, "c", key, 1_764_000_000) for key in (None, b"k" * 16))
     assert signed.startswith(text + ":")
     mac = hmac.new(b"k" * 16, text.encode(), hashlib.sha256).digest()
     assert base64.urlsafe_b64decode(signed.rpartition(":")[2] + "==") == mac
     names = [f"i{one.instance_id}" if one.instance_id is not None else f"m{one.member_id}" for one in plan.members]
     digests = tuple(hashlib.sha256(bytes([salt]) + name.encode()).digest()[:4] for name in names)
     owners = {topic: tuple(held) for topic, held in sorted(plan.owners.items())}
-    part = PlanPart(plan.number, plan.promise, salt, digests, plan.rank, owners)
+    part = PlanPart(plan.number, 1_764_000_000, plan.promise, salt, digests, plan.rank, owners)
     assert plan_text.read(text) == plan_text.read(signed) == part
-    assert list(plan_text.readable([None, "r1", text, "apportion-plan:", signed])) == [part, part]
-    assert plan_text.promises([text, "x"]) == ({plan.promise} if digests else set())
+    racks = [{"rack_id": rack} for rack in (None, "r1", text, "apportion-plan:", signed)]
+    assert [(member["rack_id"], read) for member, read in plan_text.readable(racks)] == [(text, part), (signed, part)]
+    assert plan_text.promises(racks) == {plan.promise}
 
 
 def test_a_salt_tells_all_members_apart_and_a_large_plan_is_cut_at_topics() -> None:
@@ -57,7 +58,7 @@ def test_a_salt_tells_all_members_apart_and_a_large_plan_is_cut_at_topics() -> N
     rng = random.Random(5)
     owners = {bytes([n] * 16): [rng.randrange(3_000) for _ in range(3_000)] for n in range(5)}
     plan = GovernedPlan(7, 0, many, (), owners)
-    texts = plan_text.texts(plan, b"key")
+    texts = plan_text.texts(plan, "c", b"key")
     parts = [plan_text.read(text) for text in texts]
     assert max(map(len, texts)) <= plan_text.RACK_MAX_BYTES
     assert [topic for part in parts for topic in part.owners] == sorted(owners)
@@ -66,7 +67,7 @@ def test_a_salt_tells_all_members_apart_and_a_large_plan_is_cut_at_topics() -> N
     with pytest.raises(
         ApportionError, match=r"^a plan for 3000 members with one topic has \d+ bytes as a rack id, which"
     ):
-        plan_text.texts(huge)
+        plan_text.texts(huge, "c")
 
 
 def test_a_version_that_no_client_has_is_refused() -> None:

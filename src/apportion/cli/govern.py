@@ -7,18 +7,19 @@ import signal
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from apportion.cli import source
 from apportion.cli.output import emit, tell
 from apportion.cli.parser import Parser, Usage, add_assignor, settings_of, whole
-from apportion.errors import ApportionError, BadInput
+from apportion.errors import BadInput
 from apportion.report.text import printable
 from apportion.wording import count
 
 if TYPE_CHECKING:
     from apportion.governing.governor import Governed
     from apportion.governing.rules_file import GroupRule
-    from apportion.inputs.cluster import Cluster
+    from apportion.governing.service import Governing
 
 DETAILS = (
     "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
@@ -54,12 +55,15 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check the brokers, then govern until it is ended."""
     from apportion.governing.governor import CLASS, without_class
+    from apportion.governing.looking import Selection
+    from apportion.governing.service import Governing
     from apportion.inputs.cluster import connect
 
     rules, key = _rules(args), _key(args.key_file)
     connection = source.connection(args)
-    with connect(connection.bootstrap, connection.properties) as cluster:
-        lacking = without_class(cluster)
+    reach = connection.bootstrap, connection.properties
+    with connect(*reach) as looks:
+        lacking = without_class(looks)
         for broker, assignors in lacking.items():
             emit(f"broker {broker} lacks {CLASS}: group.consumer.assignors={assignors}\n")
         if lacking:
@@ -68,25 +72,18 @@ def run(args: argparse.Namespace) -> int:
         if args.check:
             emit(f"every broker has {CLASS}\n")
             return 0
-        return _govern(args, cluster, rules, key)
+        with connect(*reach, client_id=f"apportion-governor-{uuid4().hex[:12]}") as beats:
+            governing = Governing(looks, beats, Selection(rules, None if args.all_groups else args.groups), key)
+            return (
+                _released(governing, args.groups or governing.groups())
+                if args.release
+                else _govern(governing, args.interval)
+            )
 
 
-def _govern(args: argparse.Namespace, cluster: Cluster, rules: tuple[GroupRule, ...], key: bytes | None) -> int:
-    from apportion.governing import service
-    from apportion.governing.governor import Governor
+def _govern(governing: Governing, interval_s: int) -> int:
+    from apportion.governing.service import govern
 
-    def chosen() -> dict[str, GroupRule]:
-        if args.all_groups:
-            return service.groups_of(cluster, rules)
-        return {name: _rule_of(name, rules) for name in args.groups}
-
-    if args.release:
-        for name, rule in chosen().items():
-            governor = Governor(cluster, name, rule, key)
-            governor.round()
-            governor.let_go()
-            emit(f"{printable(name)}: released\n")
-        return 0
     over: list[int] = []
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -94,13 +91,31 @@ def _govern(args: argparse.Namespace, cluster: Cluster, rules: tuple[GroupRule, 
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    service.govern(cluster, chosen, key, args.interval, _told, lambda: bool(over))
-    return 0
+    differing = govern(governing, interval_s, _told, lambda: bool(over))
+    if differing:
+        tell(f"The brokers do not follow the plan of {', '.join(differing)}.")
+    return 3 if differing else 0
+
+
+def _released(governing: Governing, groups: list[str]) -> int:
+    """Give groups back, one after the other; 3 if the brokers did not take one."""
+    refused = False
+    try:
+        for name in groups:
+            why_not = governing.release(name)
+            refused |= bool(why_not)
+            if why_not:
+                tell(f"{name}: not released: {why_not}")
+            else:
+                emit(f"{printable(name)}: released\n")
+    finally:
+        governing.close()
+    return 3 if refused else 0
 
 
 def _told(group: str, governed: Governed) -> None:
     """One line where something happened."""
-    if governed.outcome == "unchanged":
+    if governed.outcome in ("publishing", "unchanged"):
         return
     more = f", {count(governed.differs, 'partition')} to move" if governed.outcome == "published" else ""
     tell(f"{group}: {governed.outcome}{more}{''.join(f'; {sentence}' for sentence in governed.sentences)}")
@@ -120,13 +135,6 @@ def _rules(args: argparse.Namespace) -> tuple[GroupRule, ...]:
         return read_rules(args.config)
     strategy = strategy_of(args.assignor, settings_of(args))
     return (GroupRule(re.compile(".*", re.DOTALL), strategy, convert=args.convert),)
-
-
-def _rule_of(name: str, rules: tuple[GroupRule, ...]) -> GroupRule:
-    for rule in rules:
-        if rule.pattern.fullmatch(name):
-            return rule
-    raise ApportionError(f"no [[group]] of --config is about {name}")
 
 
 def _key(path: str | None) -> bytes | None:

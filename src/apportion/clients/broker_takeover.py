@@ -73,7 +73,7 @@ class TakeoverWatch:
             self.plan_keeps = False
             return
         wanted = [plan_text.PROMISES.get(member.kept_whole, 0) for member in self.members]
-        promises = plan_text.promises(member["rack_id"] for member in group["members"])
+        promises = plan_text.promises(group["members"])
         if promises:
             self.plan_keeps = all(bit and all(promise & bit for promise in promises) for bit in wanted)
 

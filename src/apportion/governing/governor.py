@@ -1,35 +1,41 @@
-"""A governor: it looks at a group, plans it with a real strategy, and has a carrier bring the plan to the brokers.
+"""One group's governor: it plans the group as it was seen, has carriers bring the plan, and reads back what follows.
 
-While it is away nothing moves, and members that die are replaced as the last plan's rank says. One governs at a time:
-the carrier is static, and a second governor waits for its instance id.
+It does no I/O. ``step`` takes the group as one look at the cluster shows it, and leaves what is to be sent with the
+carriers, whose heartbeats run by themselves (``heart``). While no governor is there nothing moves, and members that die
+are replaced as the last plan's rank says.
+
+What it reads back is the broker's target. The carrier's plan is described with the group's epoch; once the target is of
+that epoch, the class has computed with the plan. If the target is another one, then either another carrier has a higher
+number, and the plan is published again above it, or the class does not trust this carrier, which is said.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from apportion.acting.rule import decide
-from apportion.errors import ApportionError, Unavailable
-from apportion.governing.carrier import Carrier, LeaseTaken
-from apportion.governing.plans import differences, governed_plan, outlook
+from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
+from apportion.governing.heart import Heart
+from apportion.governing.plans import adopted, differences, governed_plan, outlook
 from apportion.governing.rules_file import GroupRule
-from apportion.inputs import live
 from apportion.inputs.cluster import Cluster, patiently
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.wire import plan_text
-from apportion.wire.plan_text import ASSIGNOR, GovernedPlan
+from apportion.wire.plan_text import ASSIGNOR, RELEASE, GovernedPlan, MemberKey, PlanPart
+from apportion.wording import count
 
-LOG: Final = logging.getLogger("apportion.governing")
 INSTANCE: Final = "apportion-governor"
 CLASS: Final = "io.apportion.broker.GovernedAssignor"
+AGAIN_S: Final = 30.0
+"""Before a plan that the brokers do not follow is published again."""
+Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]
+"""The members of a group that carry a plan, each with its part."""
 
 
 def without_class(cluster: Cluster) -> dict[str, str]:
@@ -56,19 +62,20 @@ def without_class(cluster: Cluster) -> dict[str, str]:
     return lacking
 
 
-@dataclass
+@dataclass(frozen=True)
 class Governed:
-    """What one round came to, for logs, metrics and tests.
+    """What one pass came to for a group, for logs, metrics and tests.
 
     at
         When, seconds since 1970.
     outcome
-        ``published``, ``unchanged``, ``waiting`` (another governs), ``not ours`` (the group uses another assignor),
-        ``empty``.
+        ``publishing`` (it is on its way), ``published``, ``unchanged``, ``planning`` (in a worker process), ``refused``
+        (the brokers follow another plan), ``waiting`` (another governs), ``not ours`` (the group uses another
+        assignor), ``empty``, ``failed``.
     number
         Of the plan that is carried; None before the first.
     differs
-        Partitions that are not where the plan wants them.
+        Partitions whose target is another one than this plan wants.
     """
 
     at: float
@@ -79,75 +86,146 @@ class Governed:
     sentences: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class SeenGroup:
+    """A group as one look shows it.
+
+    observed
+        As group.json, with the broker's target in the place of what members hold.
+    computed
+        Whether that target is of the group's own epoch.
+    mark
+        What is equal as long as the group is: its epochs. None: nothing of the kind is known.
+    """
+
+    observed: Observed
+    carried: Carried = ()
+    computed: bool = True
+    mark: object = None
+
+
 @dataclass
 class Governor:
-    """One group's governor; ``round`` looks, plans and publishes, ``beat`` keeps its carriers alive.
+    """One group's governor.
 
     key
         What plans are signed with; None where the brokers go by the carriers' instance id.
+    compute
+        Calls a function with arguments, here or in a worker process; gives its answer, or None if it still runs.
     """
 
-    cluster: Cluster
+    heart: Heart
     group: str
     rule: GroupRule
     key: bytes | None = None
     instance_id: str = INSTANCE
+    compute: Callable[..., Any] = lambda function, *args: function(*args)
     carriers: list[Carrier] = field(default_factory=list)
+    published_at: float = 0.0
     _plan: GovernedPlan | None = None
+    _said: Governed | None = None
+    _mark: object = None
     _topic: str = ""
     _published_s: float = 0.0
     _since_s: float | None = None
 
-    def beat(self) -> None:
-        """Say that the carriers live, where there are any."""
-        with self._anew():
-            for carrier in self.carriers:
-                carrier.beat()
-
-    @contextmanager
-    def _anew(self) -> Iterator[None]:
-        """Where the coordinator did not answer, look for it anew the next time: it may have moved."""
-        try:
-            yield
-        except Unavailable:
-            self.cluster.forget_coordinator(self.group)
-            raise
-
-    def round(self) -> Governed:
-        """Look at the group once, and publish a plan where it differs from the one that is carried.
-
-        Raises
-            Unavailable: the cluster does not answer, or refuses.
-        """
-        with self._anew():
-            return self._round()
-
-    def _round(self) -> Governed:
-        observed = live.read(self.cluster, [self.group], leave_out=True)
-        if not observed:
-            return Governed(time.time(), "empty")
-        seen = observed[0]
-        foreign = self._foreign(seen)
+    def step(self, seen: SeenGroup) -> Governed:
+        """Take one look at the group, and have a plan published where it differs from the one that is carried."""
+        foreign = self._foreign(seen.observed)
         if foreign:
-            self.release()
+            self.leave(LEAVE)
             return Governed(time.time(), "not ours", sentences=(foreign,))
-        raw = self.rule.with_facts(seen.raw)
+        heard = self._heard(seen.carried)
+        if heard is not None:
+            return heard
+        if self.follows and seen.mark is not None and seen.mark == self._mark:
+            return Governed(time.time(), "unchanged", self._number, 0, len(self._plan.members if self._plan else ()))
+        raw = self.rule.with_facts(seen.observed.raw)
         if not raw["members"]:
             return Governed(time.time(), "empty")
-        group = read_group(raw)
-        plan = governed_plan(group, raw, self.rule, self._next_number(seen))
-        differs = differences(plan, group, raw)
-        why = self._why_not(plan, group, raw)
+        governed = self._planned(read_group(raw), raw, seen)
+        self._mark = seen.mark if governed.outcome == "unchanged" and seen.computed else None
+        return governed
+
+    @property
+    def follows(self) -> bool:
+        """Whether it has a plan, and all its carriers are in the group."""
+        return self._plan is not None and all(carrier.joined for carrier in self.carriers)
+
+    @property
+    def named(self) -> set[str] | None:
+        """The members that its plan names; None before the first."""
+        return {key.member_id for key in self._plan.members} if self._plan else None
+
+    @property
+    def _number(self) -> int | None:
+        return self._plan.number if self._plan else None
+
+    def _planned(self, group: Group, raw: Mapping[str, Any], seen: SeenGroup) -> Governed:
+        carried = seen.carried
+        plan = self.compute(governed_plan, group, raw, self.rule, self._next_number(carried))
+        if plan is None:
+            return Governed(time.time(), "planning", members=group.M)
+        if self._plan is None and "lag" in self.rule.assignor.goals:
+            plan = adopted(plan, raw)  # whoever governed before had a reason, and a new governor begins with a rest
+        why, sentences = self._why_not(plan, group, raw), tuple[str, ...]()
         if self._plan is not None and why is not None:
-            self.beat()
-            reasons = (why,) if why else ()
-            return Governed(time.time(), "unchanged", self._plan.number, differs, group.M, reasons)
-        try:
-            self._publish(plan, raw)
-        except LeaseTaken as taken:
-            return Governed(time.time(), "waiting", None, differs, group.M, (str(taken),))
-        LOG.info("%s: plan %d published, %d partitions to move", self.group, plan.number, differs)
-        return Governed(time.time(), "published", plan.number, differs, group.M)
+            why_other = self._not_followed(raw, carried) if seen.computed else ""
+            if not why_other:
+                return Governed(time.time(), "unchanged", self._plan.number, 0, group.M, (why,) if why else ())
+            differs = differences(self._plan, raw)
+            if time.monotonic() - self._published_s < AGAIN_S and not self._overtaken(carried):
+                return Governed(time.time(), "refused", self._plan.number, differs, group.M, (why_other,))
+            plan, sentences = replace(self._plan, number=plan.number), (why_other,)
+        self._publish(plan, raw, carried)
+        self._said = Governed(time.time(), "published", plan.number, differences(plan, raw), group.M, sentences)
+        return replace(self._said, outcome="publishing")
+
+    # -- what became of the last plan ---------------------------------------------------------------------------------
+
+    def _heard(self, carried: Carried) -> Governed | None:
+        """What the carriers met with since the last pass; None where they carry what they should."""
+        if not self.carriers:
+            return None
+        if not all(carrier.settled for carrier in self.carriers):
+            return Governed(time.time(), "publishing", members=len(self._plan.members) if self._plan else 0)
+        if any(carrier.taken for carrier in self.carriers):
+            self.leave(LEAVE)
+            return Governed(time.time(), "waiting", sentences=(self._holder(carried),))
+        if trouble := next((carrier.trouble for carrier in self.carriers if carrier.trouble), ""):
+            return Governed(time.time(), "failed", self._number, sentences=(trouble,))
+        said, self._said = self._said, None
+        return said
+
+    def _holder(self, carried: Carried) -> str:
+        """Who has the lease, as a sentence."""
+        for seat, _ in carried:
+            if seat["instance_id"] == self.instance_id and seat["member_id"] not in self._own_ids():
+                return f"{who(seat)} governs {self.group}"
+        return f"another governor has {self.instance_id} in group {self.group}"
+
+    def _own_ids(self) -> set[str]:
+        return {carrier.member_id for carrier in self.carriers}
+
+    def _overtaken(self, carried: Carried) -> list[tuple[Mapping[str, Any], PlanPart]]:
+        """The carriers of others whose plan has our number, or a higher one."""
+        own, number = self._own_ids(), self._plan.number if self._plan else 0
+        return [(seat, part) for seat, part in carried if seat["member_id"] not in own and part.number >= number]
+
+    def _not_followed(self, raw: Mapping[str, Any], carried: Carried) -> str:
+        """Why the target, which was computed with our plan, is another one; "" where it is the plan's."""
+        plan = self._plan
+        numbers = {part.number for seat, part in carried if seat["member_id"] in self._own_ids()}
+        if plan is None or numbers != {plan.number} or not differences(plan, raw):
+            return ""
+        if others := self._overtaken(carried):
+            seat, part = max(others, key=lambda other: other[1].number)
+            return f"{who(seat)} carries plan {part.number}, which the brokers follow"
+        return (
+            f"the brokers have {count(differences(plan, raw), 'partition')} elsewhere than plan {plan.number}, which "
+            "is carried: is apportion.plan.key.file on the brokers another key, or is "
+            f"{self.instance_id} missing in apportion.plan.carriers?"
+        )
 
     def _foreign(self, seen: Observed) -> str:
         """Why the group is not to be governed as it is now; "" where it is."""
@@ -165,29 +243,28 @@ class Governor:
             return f"{self.group} has classic members alone, and becomes classic again once no carrier is in it"
         return ""
 
-    def let_go(self) -> None:
-        """Give the group back to uniform: a plan without members, then leave."""
-        if self._plan is not None and self.carriers:
-            number = self._plan.number + 1
-            [text] = plan_text.texts(GovernedPlan(number, 0, (), (), {}), self.key)
-            self.carriers[0].carry(text, self._topic)
-        self.release()
+    def let_go(self, raw: Mapping[str, Any], carried: Carried) -> None:
+        """Give the group back to uniform: the members that are named are let go."""
+        members = tuple(MemberKey(m, f.get("instance_id")) for m, f in sorted(raw["members"].items()))
+        self._publish(GovernedPlan(self._next_number(carried), RELEASE, members, (), {}), raw, carried)
 
-    def release(self) -> None:
-        """Leave, plan and all: what the brokers remember stays in force until the group changes hands."""
+    def leave(self, epoch: int = LEAVE) -> None:
+        """Leave: what the brokers remember stays in force until the group changes hands.
+
+        epoch
+            ``HAND_OVER`` leaves the plan in the group until the session ends, so that a successor finds it.
+        """
         for carrier in self.carriers:
-            try:
-                carrier.leave()
-            except ApportionError as error:
-                LOG.warning("%s: %s did not leave: %s", self.group, carrier.instance_id, error)
-        self.carriers, self._plan = [], None
+            carrier.leave(LEAVE if self.rule.convert and epoch == HAND_OVER else epoch)
+        self.heart.wake(self.carriers)
+        self.carriers, self._plan, self._said, self._mark = [], None, None, None
 
     def _why_not(self, plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> str | None:
         """Why the plan is not published: "" where it is the one that is carried; None where it shall be."""
         was = self._plan
         if was is None or not all(carrier.joined for carrier in self.carriers):
             return None
-        if (was.promise, was.members, was.rank, was.owners) == (plan.promise, plan.members, plan.rank, plan.owners):
+        if was.content == plan.content:
             self._since_s = None
             return ""
         sizes = [{topic: len(owners) for topic, owners in governed.owners.items()} for governed in (was, plan)]
@@ -199,29 +276,30 @@ class Governor:
         self._since_s = decision.since_s
         return None if decision.act else decision.why
 
-    def _next_number(self, seen: Observed) -> int:
-        """Beyond the one that is carried, by us or by who was before us, and near to milliseconds since 1970."""
-        carried = [self._plan.number] if self._plan else []
-        carried += [plan.number for plan in seen.carried]
-        return max(int(time.time() * 1000), *[number + 1 for number in carried], 0)
+    def _next_number(self, carried: Carried) -> int:
+        """Beyond all that are carried, by us or by others: those alone does the class compare."""
+        return 1 + max([self._plan.number if self._plan else 0, *(part.number for _, part in carried)])
 
-    def _publish(self, plan: GovernedPlan, raw: Mapping[str, Any]) -> None:
-        texts = plan_text.texts(plan, self.key)
+    def _publish(self, plan: GovernedPlan, raw: Mapping[str, Any], carried: Carried) -> None:
+        self.carriers = self.carriers or [Carrier(self.group, self.instance_id, self.rule.convert)]
+        self.published_at = time.time()
+        texts = plan_text.texts(plan, self.carriers[0].member_id, self.key, self.published_at)
+        taken = {seat["instance_id"] for seat, _ in carried if seat["member_epoch"] >= 0}
+        names = (f"{self.instance_id}-{n}" for n in range(2, 2 + len(taken) + 2 * len(texts)))
+        free = (name for name in names if name not in taken)
         while len(self.carriers) < len(texts):
-            number = len(self.carriers)
-            name = self.instance_id if not number else f"{self.instance_id}-{number + 1}"
-            self.carriers.append(Carrier(self.cluster, self.group, name, self.rule.convert))
+            self.carriers.append(Carrier(self.group, next(free), self.rule.convert))
         self._topic = next(iter(raw["topics"]), self._topic)
-        try:
-            for carrier, text in zip(self.carriers, texts, strict=False):
-                if not carrier.joined:
-                    carrier.join(text)
-        except LeaseTaken:
-            self.release()
-            raise
         for carrier, text in zip(self.carriers, texts, strict=False):
             carrier.carry(text, self._topic)
+            self.heart.add(carrier)
         for spare in self.carriers[len(texts) :]:
             spare.leave()
+        self.heart.wake(self.carriers)
         del self.carriers[len(texts) :]
         self._plan, self._published_s, self._since_s = plan, time.monotonic(), None
+
+
+def who(seat: Mapping[str, Any]) -> str:
+    """A carrier, as a log names it."""
+    return f"{seat['instance_id'] or seat['member_id']} ({seat['client_id']} at {seat['client_host']})"

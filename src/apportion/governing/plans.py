@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook
     return Outlook(float(before.max()), float(after.max()), least, heaviest, moves, in_seconds=False)
 
 
-def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int:
+def differences(plan: GovernedPlan, raw: Mapping[str, Any]) -> int:
     """Partitions that the plan wants elsewhere than they are."""
     names = [key.member_id for key in plan.members]
     ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
@@ -76,5 +77,19 @@ def differences(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> int
     return sum(
         position != NOBODY and held.get((ids[topic_id], p)) != names[position]
         for topic_id, places in plan.owners.items()
+        if topic_id in ids
         for p, position in enumerate(places)
     )
+
+
+def adopted(plan: GovernedPlan, raw: Mapping[str, Any]) -> GovernedPlan:
+    """The plan with the owners that are there now, if each of its partitions has one."""
+    place_of = {key.member_id: place for place, key in enumerate(plan.members)}
+    ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
+    held = holders(raw["members"])
+    owners = {
+        topic_id: tuple(place_of.get(held.get((ids[topic_id], p), ""), NOBODY) for p in range(len(places)))
+        for topic_id, places in plan.owners.items()
+    }
+    pairs = [pair for topic_id, wanted in plan.owners.items() for pair in zip(owners[topic_id], wanted, strict=True)]
+    return plan if any(now == NOBODY != then for now, then in pairs) else replace(plan, owners=owners)

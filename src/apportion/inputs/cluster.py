@@ -20,6 +20,7 @@ from apportion.server_side.java_hash import string_hash
 from apportion.wire.primitives import uuid_text
 
 OFFSETS: Final = "__consumer_offsets"
+CLIENT_ID: Final = "apportion"
 PATIENCE_MS: Final = 15_000
 """How long a broker may take to answer at all."""
 
@@ -126,9 +127,11 @@ class Cluster:
 
 
 @contextmanager
-def connect(bootstrap: str, properties: Properties | None = None) -> Iterator[Cluster]:
+def connect(bootstrap: str, properties: Properties | None = None, client_id: str = CLIENT_ID) -> Iterator[Cluster]:
     """A cluster to look at, for the block.
 
+    client_id
+        As the broker describes whoever joins a group on this connection.
     Raises
         MissingExtra: kafka-python is not installed. Unavailable: nobody answers, or the login is refused.
     """
@@ -137,7 +140,9 @@ def connect(bootstrap: str, properties: Properties | None = None) -> Iterator[Cl
     except ImportError as error:
         raise MissingExtra("Talking to a broker", "kafka-python") from error
     with sentences(bootstrap):
-        admin = opened(KafkaAdminClient, bootstrap, properties or Properties(), request_timeout_ms=PATIENCE_MS)
+        admin = opened(
+            KafkaAdminClient, bootstrap, properties or Properties(), request_timeout_ms=PATIENCE_MS, client_id=client_id
+        )
     try:
         yield Cluster(bootstrap, admin)
     finally:
@@ -150,9 +155,8 @@ def opened(kind: type[Client], bootstrap: str, properties: Properties, **setting
     try:
         client.__init__(  # type: ignore[misc]  # the object is needed where this raises
             bootstrap_servers=bootstrap.split(","),
-            client_id="apportion",
             bootstrap_timeout_ms=PATIENCE_MS,
-            **settings,
+            **{"client_id": CLIENT_ID, **settings},
             **properties.kafka_python(),
         )
     except BaseException:

@@ -9,7 +9,7 @@ rest goes on.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -155,14 +155,16 @@ def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
     return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
 
 
-def look(cluster: Cluster) -> Round:
+def look(cluster: Cluster, make: Callable[[Any], Look] | None = None) -> Round:
     """Ask the cluster once.
 
+    make
+        Of the admin client makes a look at less than all.
     Raises
         Unavailable: nobody answers, or this user may look at nothing.
     """
     with sentences(cluster.bootstrap):
-        seen: Round = cluster._admin._manager.run(Look(cluster._admin).whole)
+        seen: Round = cluster._admin._manager.run((make or Look)(cluster._admin).whole)
     if seen.troubles and not seen.groups and not seen.unknown and not seen.listed_all:
         raise Unavailable(seen.troubles[0])
     return seen

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from apportion.wire.plan_text import MemberKey, PlanPart, topic_id
+from apportion.wire.plan_text import RELEASE, MemberKey, PlanPart, topic_id
 from apportion.wording import count
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST_MS: Final = 250_000_000_000_000
-"""A plan's number is the time in milliseconds, unless somebody lies: Python's dates end in the year 9999."""
 SHOWN_MAX: Final = 3
 
 
@@ -20,22 +18,17 @@ SHOWN_MAX: Final = 3
 class CarriedPlan:
     """The newest plan that a group carries, as far as its carriers are there.
 
-    number
-        Of the plan: milliseconds since 1970, when it was published.
+    published_s
+        When it was published, seconds since 1970.
     differs
         (topic, partition) to who should have it: partitions that are with somebody else, or with nobody.
     unknown_members
         Members that the plan does not know: they came since.
     """
 
-    number: int
+    published_s: int
     differs: Mapping[tuple[str, int], str]
     unknown_members: Sequence[str]
-
-    @property
-    def published_s(self) -> float:
-        """Seconds since 1970."""
-        return min(self.number, _LATEST_MS) / 1000
 
     @property
     def sentences(self) -> list[str]:
@@ -56,7 +49,7 @@ class CarriedPlan:
     def to_dict(self) -> dict[str, Any]:
         """For JSON: ``governed`` of ``describe -o json``."""
         return {
-            "plan": self.number,
+            "plan": self.published_s * 1000,
             "differs": [{"topic": t, "partition": p, "planned": m} for (t, p), m in sorted(self.differs.items())],
             "unknown_members": list(self.unknown_members),
         }
@@ -75,7 +68,7 @@ def holders(members: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, int], s
 def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan | None:
     """The plan of a group's carriers, held against group.json; None where it carries none, or was let go."""
     number = max((part.number for part in carried), default=0)
-    parts = [part for part in carried if part.number == number and part.digests]
+    parts = [part for part in carried if part.number == number and not part.promise & RELEASE]
     if not parts:
         return None
     members: Mapping[str, Mapping[str, Any]] = raw["members"]
@@ -94,4 +87,4 @@ def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan
                 if member is not None and held.get((topic, p)) != member:
                     differs[topic, p] = member
     plans_know = {digest for part in parts for digest in part.digests}
-    return CarriedPlan(number, differs, sorted(m for m, digest in digest_of.items() if digest not in plans_know))
+    return CarriedPlan(parts[0].at_s, differs, sorted(m for m, digest in digest_of.items() if digest not in plans_know))

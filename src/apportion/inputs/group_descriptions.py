@@ -13,7 +13,7 @@ from apportion.inputs.cluster import topic_id_text
 from apportion.inputs.governed import governed
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import EpochRecord
-from apportion.wire.plan_text import is_plan, readable
+from apportion.wire.plan_text import carried_by, readable
 from apportion.wire.subscription import read_subscription
 
 NOT_FOUND: Final = 69
@@ -96,8 +96,8 @@ def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     """What ConsumerGroupDescribe tells of a KIP-848 group."""
     members: dict[str, dict[str, Any]] = {}
-    carried = [member["rack_id"] for member in group["members"] if is_plan(member["rack_id"])]
-    group = {**group, "members": [member for member in group["members"] if not is_plan(member["rack_id"])]}
+    carriers = [(_seat(member), part) for member, part in readable(group["members"])]
+    group = {**group, "members": [member for member in group["members"] if not carried_by(member)]}
     # An expression is resolved by the broker; what all that subscribe by it are given is what we can know of it.
     resolved: dict[str, set[str]] = {}
     for member in group["members"]:
@@ -118,7 +118,13 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
         }
     facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
     facts["sentences"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
-    facts["carried"] = list(readable(carried))
+    facts["carriers"], facts["carried"] = carriers, [part for _, part in carriers]
+    facts["targets"] = {
+        member["member_id"]: _by_topic(
+            (entry["topic_name"], entry["partitions"]) for entry in member["target_assignment"]["topic_partitions"]
+        )
+        for member in group["members"]
+    }
     lists = [
         member[field]["topic_partitions"]
         for member in group["members"]
@@ -131,8 +137,17 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     facts["classic_members"] = [
         member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC
     ]
-    facts |= {"generation": group["group_epoch"], "as_records": partial(consumer_records, group)}
+    facts |= {
+        "generation": group["group_epoch"],
+        "assignment_epoch": group["assignment_epoch"],
+        "as_records": partial(consumer_records, group),
+    }
     return {**facts, "members": members, "wanted": _wanted(members)}
+
+
+def _seat(member: Mapping[str, Any]) -> dict[str, Any]:
+    """Who a carrier is."""
+    return {name: member[name] for name in ("member_id", "instance_id", "client_id", "client_host", "member_epoch")}
 
 
 def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:

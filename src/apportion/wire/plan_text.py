@@ -1,13 +1,17 @@
 """A plan as text for a carrier's rack id: what the class on the brokers reads, written and read here.
 
-    apportion-plan:1:NUMBER:BODY[:SIGNATURE]
+    apportion-plan:2:NUMBER:BODY[:SIGNATURE]
 
-BODY is base64url (no padding) of zlib's deflated bytes: varint promise, byte salt, varint M and M digests of 4 bytes;
-varint R and R member numbers, first to take over first; varint T topics, each an id of 16 bytes, varint N and N runs
-of (varint length, varint owner's number + 1, 0 for none). Numbers are places in the list of digests. A digest is the
-head of SHA-256 over the salt and ``i`` + instance id, or ``m`` + member id where there is none. A static member keeps
-its number over restarts, and a thousand members take 4 kB. SIGNATURE is base64url of HMAC-SHA256 over the text before
-its colon. The class that reads it: ``broker/src/main/java/io/apportion/broker/PlanText.java``.
+BODY is base64url (no padding) of zlib's deflated bytes: varint promise, byte salt, 4 bytes of seconds since 1970 (for
+people), 8 bytes of the first part's carrier, varint part; varint M and M digests of 4 bytes; varint S static members,
+each a varint number and the digest of its member id; varint R and R member numbers, first to take over first; varint
+T topics, each an id of 16 bytes, varint N and N runs of (varint length, varint owner's number + 1, 0 for none).
+Numbers are places in the list of digests. A digest is the head of SHA-256 over the salt and ``i`` + instance id, or
+``m`` + member id where there is none; a carrier's is that over ``c`` + member id. A static member keeps its number over
+restarts. A thousand members take 4 kB, static ones 10. SIGNATURE is base64url of HMAC-SHA256 over the text before its
+colon. Which plan counts is argued in ``broker/src/main/java/io/apportion/broker/Followed.java``.
+
+This module alone knows how a plan travels: as the rack id of a member that takes nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +24,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 from apportion.errors import ApportionError, UnreadableBytes
 from apportion.wire.primitives import Reader
 from apportion.wire.writer import Writer
 
 MARK: Final = "apportion-plan:"
-VERSION: Final = "1"
+VERSION: Final = "2"
 RACK_MAX_BYTES: Final = 32_767
 """A longer rack id makes the broker close the connection (it is a string of Kafka's with a length of 16 bits)."""
 
@@ -40,6 +44,9 @@ TOPICS_WHOLE: Final = 1
 
 NUMBERS_WHOLE: Final = 2
 """Partitions of equal number go to one member (sticky-stream-join)."""
+
+RELEASE: Final = 4
+"""The members that the plan names are let go: the group is uniform's again."""
 
 PROMISES: Final[Mapping[str, int]] = {"topics": TOPICS_WHOLE, "numbers": NUMBERS_WHOLE}
 """A strategy's ``kept_whole`` to the bit of a plan."""
@@ -66,11 +73,11 @@ class GovernedPlan:
     """What a governor wants.
 
     number
-        Which of two plans is newer, from 0 to 10**18 - 1.
+        Which of two plans is newer, from 0 to 10**18 - 1: one more than any that the group's members carry.
     promise
-        Bits of ``TOPICS_WHOLE`` and ``NUMBERS_WHOLE``.
+        Bits of ``TOPICS_WHOLE``, ``NUMBERS_WHOLE`` and ``RELEASE``.
     members
-        All members that the plan knows; the other fields name them by their place here. None at all lets the group go.
+        All members that the plan knows; the other fields name them by their place here.
     rank
         Places of members, the first to take over first.
     owners
@@ -82,6 +89,11 @@ class GovernedPlan:
     members: tuple[MemberKey, ...]
     rank: tuple[int, ...]
     owners: Mapping[bytes, Sequence[int]]
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """All but the number: two plans of equal content want the same."""
+        return self.promise, self.members, self.rank, self.owners
 
 
 def salt_of(members: Sequence[MemberKey]) -> int:
@@ -96,29 +108,38 @@ def salt_of(members: Sequence[MemberKey]) -> int:
     raise ValueError(f"no salt tells {len(members)} members apart: is one of them there twice?")
 
 
-def texts(plan: GovernedPlan, key: bytes | None = None) -> list[str]:
+def texts(plan: GovernedPlan, carrier: str, key: bytes | None = None, at_s: float = 0) -> list[str]:
     """The plan as rack ids, one a carrier: as few as hold it, each with some of the topics whole.
 
+    carrier
+        The member id of the member that will carry the first: on another member it does not count.
+    at_s
+        When it is published, in seconds since 1970; for people alone.
     Raises
         ApportionError: one topic alone does not fit a rack id, as with more than about 5,000 members.
     """
     salt = salt_of(plan.members)
-    head = Writer().uvarint(plan.promise).raw(bytes([salt])).uvarint(len(plan.members))
-    head.raw(b"".join(member.digest(salt) for member in plan.members)).uvarint(len(plan.rank))
+    digests = [member.digest(salt) for member in plan.members]
+    fixed = [place for place, member in enumerate(plan.members) if member.instance_id is not None]
+    names = Writer().uvarint(len(digests)).raw(b"".join(digests)).uvarint(len(fixed))
+    for place in fixed:
+        names.uvarint(place).raw(MemberKey(plan.members[place].member_id).digest(salt))
+    names.uvarint(len(plan.rank))
     for position in plan.rank:
-        head.uvarint(position)
+        names.uvarint(position)
+    head = Writer().uvarint(plan.promise).raw(bytes([salt]) + int(at_s).to_bytes(4, "big") + carrier_digest(carrier))
     topics = [topic + _runs(owners) for topic, owners in sorted(plan.owners.items())]
 
-    def pack(topics: Sequence[bytes]) -> str:
-        body = zlib.compress(head.done() + Writer().uvarint(len(topics)).done() + b"".join(topics), 9)
-        text = f"{MARK}{VERSION}:{plan.number}:{base64url(body)}"
+    def pack(part: int, topics: Sequence[bytes]) -> str:
+        numbered = head.done() + Writer().uvarint(part).done() + names.done() + Writer().uvarint(len(topics)).done()
+        text = f"{MARK}{VERSION}:{plan.number}:{base64url(zlib.compress(numbered + b''.join(topics), 9))}"
         return text if key is None else f"{text}:{base64url(hmac.digest(key, text.encode(), 'sha256'))}"
 
     packed: list[str] = []
     waiting = [topics]
     while waiting:
         part = waiting.pop()
-        text = pack(part)
+        text = pack(len(packed), part)
         if len(text) <= RACK_MAX_BYTES:
             packed.append(text)
         elif len(part) < 2:
@@ -141,9 +162,14 @@ def _runs(owners: Sequence[int]) -> bytes:
 
 @dataclass(frozen=True)
 class PlanPart:
-    """What one rack id says: digests in place of members, and under which salt."""
+    """What one rack id says: digests in place of members, and under which salt.
+
+    at_s
+        When it was published, seconds since 1970.
+    """
 
     number: int
+    at_s: int
     promise: int
     salt: int
     digests: tuple[bytes, ...]
@@ -168,8 +194,13 @@ def read(rack: str) -> PlanPart:
     if not inflater.eof:
         raise UnreadableBytes(f"the body of a plan is torn, or inflates to more than {BODY_MAX_BYTES} bytes")
     reader = Reader(body)
-    promise, salt = reader.uvarint(), reader.take(1)[0]
+    promise, salt, at_s = reader.uvarint(), reader.take(1)[0], int.from_bytes(reader.take(4), "big")
+    reader.take(8)
+    reader.uvarint()
     digests = tuple(reader.take(4) for _ in range(_count(reader, 4)))
+    for _ in range(_count(reader, 5)):
+        reader.uvarint()
+        reader.take(4)
     rank = tuple(reader.uvarint() for _ in range(_count(reader, 1)))
     owners: dict[bytes, tuple[int, ...]] = {}
     room = PARTITIONS_MAX
@@ -183,25 +214,31 @@ def read(rack: str) -> PlanPart:
     places = [*rank, *(owner for topic in owners.values() for owner in topic)]
     if places and not -1 <= min(places) <= max(places) < len(digests):
         raise reader.fail(f"member {max(places)} is named and there are {len(digests)}")
-    return PlanPart(int(fields[2]), promise, salt, digests, rank, owners)
+    return PlanPart(int(fields[2]), at_s, promise, salt, digests, rank, owners)
 
 
-def is_plan(rack: str | None) -> bool:
-    """Whether a member's rack id is a governor's plan: such a member takes nothing."""
-    return (rack or "").startswith(MARK)
+def joining(text: str) -> dict[str, str]:
+    """The fields of a heartbeat that carries a plan; such a member takes nothing."""
+    return {"rack_id": text}
 
 
-def readable(racks: Iterable[str | None]) -> Iterator[PlanPart]:
-    """The plans among some rack ids; one that cannot be read is the brokers' to refuse, and no plan here."""
-    for rack in racks:
-        if rack is not None and is_plan(rack):
+def carried_by(member: Mapping[str, Any]) -> str | None:
+    """The plan's text that a described member carries; None for a member that reads."""
+    rack = member["rack_id"] or ""
+    return rack if rack.startswith(MARK) else None
+
+
+def readable(members: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], PlanPart]]:
+    """The described members that carry a plan; one that cannot be read is the brokers' to refuse, and no plan here."""
+    for member in members:
+        if text := carried_by(member):
             with suppress(UnreadableBytes):
-                yield read(rack)
+                yield member, read(text)
 
 
-def promises(racks: Iterable[str | None]) -> set[int]:
-    """The promises of the plans among some rack ids that name members."""
-    return {part.promise for part in readable(racks) if part.digests}
+def promises(members: Iterable[Mapping[str, Any]]) -> set[int]:
+    """The promises of the plans that some described members carry, releases left out."""
+    return {part.promise for _, part in readable(members) if not part.promise & RELEASE}
 
 
 def _count(reader: Reader, least: int) -> int:
@@ -210,6 +247,11 @@ def _count(reader: Reader, least: int) -> int:
     if not 0 <= count * least <= reader.end - reader.at:
         raise reader.fail(f"{count} elements claimed, {reader.end - reader.at} bytes left")
     return count
+
+
+def carrier_digest(member_id: str) -> bytes:
+    """The 8 bytes by which a plan names the member that carries its first part."""
+    return hashlib.sha256(b"c" + member_id.encode()).digest()[:8]
 
 
 def topic_id(text: str) -> bytes:

@@ -1,10 +1,12 @@
 package io.apportion.broker;
 
 import java.security.MessageDigest;
+import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.stream.Stream;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 
 /**
@@ -15,7 +17,7 @@ import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 final class Digests {
     private final LinkedHashMap<String, Digest> known;
 
-    private record Digest(int salt, String instance, int digest) {
+    private record Digest(int salt, String instance, int digest, int ofId) {
         /** Clients choose their member ids: one of another group may have the same. */
         boolean isOf(int otherSalt, String otherInstance) {
             return salt == otherSalt && Objects.equals(instance, otherInstance);
@@ -30,20 +32,30 @@ final class Digests {
         };
     }
 
-    /** (members,) each one's digest under a plan's salt. */
-    synchronized int[] of(int salt, List<String> members, GroupSpec group) {
+    /** (members,) each one's digest under a plan's salt: of its instance id where it is static. */
+    int[] of(int salt, List<String> members, GroupSpec group) {
+        return all(salt, members, group).mapToInt(Digest::digest).toArray();
+    }
+
+    /** (members,) the digests of their member ids, of static ones too. */
+    int[] ofIds(int salt, List<String> members, GroupSpec group) {
+        return all(salt, members, group).mapToInt(Digest::ofId).toArray();
+    }
+
+    private synchronized Stream<Digest> all(int salt, List<String> members, GroupSpec group) {
         MessageDigest sha256 = PlanText.sha256();
-        int[] digests = new int[members.size()];
+        Digest[] digests = new Digest[members.size()];
         for (int m = 0; m < digests.length; m++) {
             String member = members.get(m);
             String instance = group.memberSubscription(member).instanceId().orElse(null);
             Digest digest = known.get(member);
             if (digest == null || !digest.isOf(salt, instance)) {
-                digest = new Digest(salt, instance, PlanText.digest(sha256, salt, instance, member));
+                int ofId = PlanText.digest(sha256, salt, null, member);
+                digest = new Digest(salt, instance, instance == null ? ofId : PlanText.digest(sha256, salt, instance, member), ofId);
                 known.put(member, digest);
             }
-            digests[m] = digest.digest;
+            digests[m] = digest;
         }
-        return digests;
+        return Arrays.stream(digests);
     }
 }

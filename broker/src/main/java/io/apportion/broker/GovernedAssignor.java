@@ -29,6 +29,7 @@ import org.slf4j.LoggerFactory;
  *
  * <p>It runs on the coordinator's threads, so it never waits, opens nothing and throws nothing while it assigns. A group
  * that never had a plan gets Kafka's own {@code uniform}; a plan that cannot be read or may not be trusted is passed over.
+ * Which plan belongs to a group is argued in {@link Followed} and {@link Memory}.
  *
  * <p>Broker properties: {@code apportion.plan.key.file}, a file whose content signs plans (HMAC-SHA256; read once, at
  * the broker's start); without it {@code apportion.plan.carriers}, instance ids that may carry plans, with commas between
@@ -44,12 +45,13 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
     private static final AtomicBoolean WARNED = new AtomicBoolean();
     private static final AtomicBoolean WARM = new AtomicBoolean();
     /** Kafka makes some dozen instances of each assignor, and any of them may be asked: what is remembered is shared. */
-    private static final Memory MEMORY = new Memory(Memory.MEMBERS_MAX);
+    private static final Memory SHARED = new Memory(Memory.MEMBERS_MAX);
 
     /** Rack ids whose plans are kept as they were read: at most 2 MB an instance. */
     private static final int READ_MAX = 32;
 
     private final ConsumerGroupPartitionAssignor uniform = uniform();
+    private final Memory memory;
     private final Map<String, Plan> read = new LinkedHashMap<>(16, 0.75f, true) {
         @Override protected boolean removeEldestEntry(Map.Entry<String, Plan> eldest) {
             return size() > READ_MAX;
@@ -57,6 +59,15 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
     };
     private byte[] key;
     private Set<String> carriers = Set.of("apportion-governor");
+
+    /** As the broker makes it. */
+    public GovernedAssignor() {
+        this(SHARED);
+    }
+
+    GovernedAssignor(Memory memory) {
+        this.memory = memory;
+    }
 
     @Override public String name() {
         return NAME;
@@ -80,7 +91,7 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
         if (allowed != null) {
             carriers = Set.copyOf(Arrays.stream(allowed.toString().split(",")).map(String::strip).toList());
         }
-        if (WARM.compareAndSet(false, true)) WarmUp.through(new GovernedAssignor());
+        if (WARM.compareAndSet(false, true)) WarmUp.through(new GovernedAssignor(new Memory(Memory.MEMBERS_MAX)));
     }
 
     @Override public GroupAssignment assign(GroupSpec group, SubscribedTopicDescriber topics) {
@@ -93,7 +104,7 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
             String rack = member.rackId().orElse("");
             if (rack.startsWith(PlanText.MARK)) {
                 bearers.add(id);
-                Plan part = read(rack, member.instanceId().orElse(null));
+                Plan part = read(rack, id, member.instanceId().orElse(null));
                 if (part != null) parts.add(part);
             } else {
                 members.add(id);
@@ -101,15 +112,11 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
         }
         members.sort(null);  // as Java compares text, whatever the order of the coordinator's map
         try {
-            Plan plan = MEMORY.of(members);
-            // A plan that is older than the last one that was followed is nobody's wish: somebody kept a copy of it.
-            Plan carried = parts.isEmpty() ? null : Plan.newest(parts);
-            if (carried != null && (plan == null || carried.number() >= plan.number())) plan = carried;
-            if (plan == null || plan.released()) {
-                if (plan != null) MEMORY.forget(members);
-                return withNothingFor(bearers, withoutPlan(members, group, topics));
-            }
-            MEMORY.keep(members, plan);
+            Followed followed = Followed.next(memory.of(members), parts, key != null, members, group);
+            if (followed == null) return withNothingFor(bearers, withoutPlan(members, group, topics));
+            memory.keep(members, followed);
+            Plan plan = followed.plan();
+            if (plan.released()) return withNothingFor(bearers, withoutPlan(members, group, topics));
             Applied applied = new Applied(plan, members, group, topics);
             if (LOG.isDebugEnabled()) {
                 LOG.debug("plan {} for {} members: {} planned, {} kept, {} by rank, {} evenly, in {} us", plan.number(),
@@ -133,7 +140,7 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
         }
     }
 
-    private Plan read(String rack, String instance) {
+    private Plan read(String rack, String bearer, String instance) {
         try {
             if (key == null && !mayCarry(instance)) {
                 throw new Plan.Refused("the instance id " + instance + " is not one of " + CARRIERS);
@@ -141,6 +148,9 @@ public final class GovernedAssignor implements ConsumerGroupPartitionAssignor, C
             synchronized (read) {
                 Plan known = read.get(rack);
                 if (known == null) read.put(rack, known = PlanText.read(rack, key));
+                if (known.part() == 0 && known.carrier() != PlanText.carrier(bearer)) {
+                    throw new Plan.Refused("it was written for another carrier than " + bearer);
+                }
                 return known;
             }
         } catch (Plan.Refused refused) {

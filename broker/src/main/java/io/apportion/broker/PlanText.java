@@ -1,5 +1,6 @@
 package io.apportion.broker;
 
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.security.GeneralSecurityException;
 import java.security.MessageDigest;
@@ -7,7 +8,9 @@ import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
+import java.util.Set;
 import java.util.zip.DataFormatException;
 import java.util.zip.Inflater;
 import javax.crypto.Mac;
@@ -15,18 +18,20 @@ import javax.crypto.spec.SecretKeySpec;
 import org.apache.kafka.common.Uuid;
 
 /**
- * A plan as text for a rack id: {@code apportion-plan:1:NUMBER:BODY} and, where it is signed, {@code :SIGNATURE}.
+ * A plan as text for a rack id: {@code apportion-plan:2:NUMBER:BODY} and, where it is signed, {@code :SIGNATURE}.
  *
- * <p>BODY is base64url of zlib's deflated bytes: varint promise, byte salt, varint M and M digests of 4 bytes; varint R
- * and R member numbers; varint T topics, each an id of 16 bytes, varint N and N runs of (varint length, varint number of
- * the owner + 1, 0 for none). SIGNATURE is base64url of HMAC-SHA256 over all text before its colon. A digest is the head
- * of SHA-256 over the salt and "i" + instance id, or "m" + member id where there is none.
+ * <p>BODY is base64url of zlib's deflated bytes: varint promise, byte salt, 4 bytes of seconds since 1970 (for people), 8
+ * bytes of the first part's carrier, varint part; varint M and M digests of 4 bytes; varint S static members, each a
+ * varint number and the digest of its member id; varint R and R member numbers; varint T topics, each an id of 16 bytes,
+ * varint N and N runs of (varint length, varint number of the owner + 1, 0 for none). SIGNATURE is base64url of
+ * HMAC-SHA256 over all text before its colon. A digest is the head of SHA-256 over the salt and "i" + instance id, or
+ * "m" + member id where there is none; a carrier's is that over "c" + member id.
  *
  * <p>Nothing that the text says is believed: what it costs to read is bounded by what it is long.
  */
 final class PlanText {
     static final String MARK = "apportion-plan:";
-    private static final String VERSION = "1";
+    private static final String VERSION = "2";
     private static final int BODY_MAX = 4 << 20;
     private static final int PARTITIONS_MAX = 1_000_000;
 
@@ -65,10 +70,20 @@ final class PlanText {
     private Plan plan(long number) throws Plan.Refused {
         int promise = varint();
         int salt = body[at++] & 0xFF;
+        int32();
+        long carrier = int64();
+        int part = varint();
         int count = bounded(varint(), 4);
         Map<Integer, Integer> members = new HashMap<>(count * 2);
         for (int member = 0; member < count; member++) {
             if (members.put(int32(), member) != null) throw new Plan.Refused("two of its members have one digest");
+        }
+        Set<Integer> ids = new HashSet<>(members.keySet());
+        int[] digests = new int[count];
+        members.forEach((digest, member) -> digests[member] = digest);
+        for (int left = bounded(varint(), 5); left > 0; left--) {
+            ids.remove(digests[below(varint(), count)]);
+            ids.add(int32());
         }
         int[] rank = new int[bounded(varint(), 1)];
         for (int place = 0; place < rank.length; place++) rank[place] = below(varint(), count);
@@ -94,7 +109,7 @@ final class PlanText {
             owners.put(id, owner);
         }
         if (at != body.length) throw new Plan.Refused("bytes are left behind its end");
-        return new Plan(number, promise, salt, members, rank, owners);
+        return new Plan(number, promise, salt, carrier, part, members, ids, rank, owners);
     }
 
     /** The number by which a plan knows a member. */
@@ -103,6 +118,11 @@ final class PlanText {
         sha256.update((byte) salt);
         byte[] head = sha256.digest((instance == null ? "m" + member : "i" + instance).getBytes(StandardCharsets.UTF_8));
         return (head[0] & 0xFF) << 24 | (head[1] & 0xFF) << 16 | (head[2] & 0xFF) << 8 | head[3] & 0xFF;
+    }
+
+    /** The number by which a plan knows the member that carries its first part. */
+    static long carrier(String member) {
+        return ByteBuffer.wrap(sha256().digest(("c" + member).getBytes(StandardCharsets.UTF_8))).getLong();
     }
 
     static MessageDigest sha256() {

@@ -34,22 +34,20 @@ final class WarmUp {
     private final Set<Uuid> topics = Set.copyOf(java.util.stream.IntStream.rangeClosed(1, TOPICS).mapToObj(t -> new Uuid(t, t)).toList());
     private GroupOfNobody last = new GroupOfNobody(Map.of());
 
-    /** Go through all that plans may bring, and leave nothing behind: the last plan lets the group go. */
+    /** Go through all that plans may bring, with an assignor whose memory nobody else has. */
     static void through(GovernedAssignor assignor) {
         new WarmUp().run(assignor);
     }
 
     private void run(GovernedAssignor assignor) {
         for (int m = 0; m < MEMBERS; m++) members.add("warm-up-of-apportion-" + m);
-        String body = body(MEMBERS);
+        String body = body();
         for (int round = 1; round <= ROUNDS; round++) {
             int gone = round % 3 == 0 ? MEMBERS / 2 : MEMBERS;  // their partitions stay, are ranked and dealt
-            last = group("apportion-plan:1:" + round + ":" + body, gone);
+            last = group("apportion-plan:2:" + round + ":" + body, gone);
             Map<String, MemberAssignment> given = assignor.assign(last, last).members();
             given.forEach((id, share) -> last.members.computeIfPresent(id, (same, one) -> one.with(share.partitions())));
         }
-        last = group("apportion-plan:1:" + (ROUNDS + 1) + ":" + body(0), -1);
-        assignor.assign(last, last);
     }
 
     /** Everybody but one, with what each had; and the carrier. */
@@ -63,16 +61,17 @@ final class WarmUp {
         return new GroupOfNobody(all);
     }
 
-    /** A plan's body: partitions dealt one by one to so many members. */
-    private String body(int count) {
-        ByteBuffer out = ByteBuffer.allocate(64 + 4 * count + TOPICS * (20 + 4 * PARTITIONS));
-        varint(varint(out, 0).put((byte) 0), count);
+    /** A plan's body: partitions dealt one by one to all members. */
+    private String body() {
+        ByteBuffer out = ByteBuffer.allocate(64 + 4 * MEMBERS + TOPICS * (20 + 4 * PARTITIONS));
+        varint(varint(out, 0).put((byte) 0).putInt(0).putLong(PlanText.carrier("carrier")), 0);
+        varint(out, MEMBERS);
         var sha256 = PlanText.sha256();
-        for (int m = 0; m < count; m++) out.putInt(PlanText.digest(sha256, 0, null, members.get(m)));
-        varint(varint(out, 0), count == 0 ? 0 : TOPICS);
-        for (int t = 1; t <= TOPICS && count > 0; t++) {
+        for (int m = 0; m < MEMBERS; m++) out.putInt(PlanText.digest(sha256, 0, null, members.get(m)));
+        varint(varint(varint(out, 0), 0), TOPICS);
+        for (int t = 1; t <= TOPICS; t++) {
             varint(out.putLong(t).putLong(t), PARTITIONS);
-            for (int p = 0; p < PARTITIONS; p++) varint(varint(out, 1), (p * 7 + t) % count + 1);
+            for (int p = 0; p < PARTITIONS; p++) varint(varint(out, 1), (p * 7 + t) % MEMBERS + 1);
         }
         Deflater deflater = new Deflater();
         deflater.setInput(out.array(), 0, out.position());

@@ -1,0 +1,87 @@
+"""What governors look at: their groups and what those want, and offsets only if a strategy asks for lag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from apportion.governing.governor import SeenGroup
+from apportion.governing.rules_file import GroupRule
+from apportion.governing.sharing import CLUB
+from apportion.inputs.cluster_round import DescribedGroup, ListedGroup, Look, Round, entries_of
+from apportion.inputs.group_descriptions import kind_of, reads
+from apportion.inputs.live import observed_group
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which groups are governed, and how.
+
+    names
+        The groups by name, each by the first rule that matches; None: all that some rule matches.
+    """
+
+    rules: Sequence[GroupRule]
+    names: Sequence[str] | None = None
+
+    def rule_of(self, group: str) -> GroupRule | None:
+        """The first rule that is about a group."""
+        if self.names is not None and group not in self.names:
+            return None
+        return next((rule for rule in self.rules if rule.pattern.fullmatch(group)), None)
+
+    def listed(self, group: str, fields: Mapping[str, Any]) -> bool:
+        """Whether a listed group is governed: a classic one if its rule converts it, or if it is asked for by name."""
+        rule = self.rule_of(group) if reads(fields) else None
+        return rule is not None and (kind_of(fields) == "consumer" or rule.convert or self.names is not None)
+
+
+class GovernedLook(Look):
+    """One look at all governed groups, at the topics that they want, and at the group of the governors."""
+
+    def __init__(self, admin: Any, selection: Selection) -> None:
+        super().__init__(admin)
+        self.selection = selection
+
+    def _choose(self, listed: Mapping[str, ListedGroup]) -> Mapping[str, ListedGroup]:
+        return {n: group for n, group in listed.items() if n == CLUB or self.selection.listed(n, group[1])}
+
+    def _asks_lag(self, group: str) -> bool:
+        rule = self.selection.rule_of(group)
+        return rule is not None and "lag" in rule.assignor.goals
+
+    async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:
+        asking = {name: node for name, node in groups.items() if self._asks_lag(name)}
+        return {**{name: {} for name in groups if name not in asking}, **await super()._committed(asking)}
+
+    def _of_interest(self, topics: Iterable[Any]) -> list[Any]:
+        wanted = {topic for group in self.round.groups.values() for topic in group.topics}
+        return [topic for topic in topics if topic.name in wanted]
+
+    async def _ends(self, places: Any, drafts: Any, which: int, timestamp: int) -> None:
+        lagging = {t for name, group in self.round.groups.items() if self._asks_lag(name) for t in group.topics}
+        near = {node: [place for place in mine if place[0] in lagging] for node, mine in places.items()}
+        await super()._ends({node: mine for node, mine in near.items() if mine}, drafts, which, timestamp)
+
+
+def seen_group(group: DescribedGroup, look: Round, asks_lag: bool) -> SeenGroup:
+    """A group of a look as its governor takes it: by what members are to have, not by what they still hold."""
+    description = dict(group.description)
+    targets = description.get("targets", {})
+    description["members"] = {
+        member: {**fields, "owned": targets.get(member, fields["owned"])}
+        for member, fields in description["members"].items()
+    }
+    entries = entries_of({topic: look.topics[topic] for topic in group.topics if topic in look.topics})
+    observed = observed_group(
+        group.name, description, group.committed, entries.by_number, entries.ids, group.coordinator
+    )
+    epochs = description.get("generation"), description.get("assignment_epoch")
+    known = epochs[0] is not None and description["kind"] == "consumer"
+    return SeenGroup(
+        observed,
+        description.get("carriers", ()),
+        known and epochs[0] == epochs[1],
+        (*epochs, description["protocol"]) if known and not asks_lag else None,
+    )
