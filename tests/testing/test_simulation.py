@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import types
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from apportion.testing.simulation import stand_ins
+from apportion.errors import BadInput
+from apportion.testing.simulation import SimulationFailed, simulate, stand_ins
 
 pytestmark = pytest.mark.broker  # it needs Java, and Kafka's jars
 
@@ -55,3 +58,46 @@ def test_a_module_that_reaches_a_real_clock_or_thread_in_another_form_is_refused
         stand_ins.guard([module])
     for name in ("monotonic", "Thread", "Worker", "wait", "draw", "Timer.run"):
         assert f"client.{name}" in str(refused.value)
+
+
+@pytest.fixture(scope="module")
+def example() -> dict[str, Any]:
+    """What the documentation's example defines, up to where it simulates."""
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0].split("transcript = ")[0]
+    module = types.ModuleType("documented_example")
+    sys.modules[module.__name__] = module
+    exec(code, vars(module))  # noqa: S102 - our own page
+    return vars(module)
+
+
+def test_a_listener_that_commits_too_late_is_caught_with_the_schedule_that_shows_it(example: dict[str, Any]) -> None:
+    with pytest.raises(SimulationFailed) as failed:
+        simulate(example["make_consumer"], example["Late"], example["script"], seed=3)
+    assert failed.value.check == "twice"
+    assert "seed 3" in str(failed.value)
+    kinds = [(action["do"], action.get("member")) for action in failed.value.schedule]
+    assert ("start", "b") in kinds, "without a second member nothing is handed over"
+    assert len(kinds) <= len(example["script"]) + 1
+
+
+def test_a_listener_that_commits_in_time_passes_and_its_transcript_is_the_same_again(example: dict[str, Any]) -> None:
+    first, again = (simulate(example["make_consumer"], example["InTime"], example["script"], seed=3) for _ in range(2))
+    assert json.dumps(first) == json.dumps(again)
+    assert {"assigned", "read", "committed", "revoked", "close"} <= {event["event"] for event in first}
+    other = simulate(example["make_consumer"], example["InTime"], example["script"], seed=4)
+    assert json.dumps(first) != json.dumps(other)
+
+
+def test_a_check_of_your_own_fails_the_run(example: dict[str, Any]) -> None:
+    def nobody_reads_partition_three(event: dict[str, Any]) -> None:
+        assert event.get("partition") != ("records", 3), "somebody does"
+
+    checks = [nobody_reads_partition_three]
+    with pytest.raises(SimulationFailed, match="nobody_reads_partition_three: somebody does"):
+        simulate(example["make_consumer"], example["InTime"], example["script"], checks=checks)
+
+
+def test_an_action_that_is_none_is_refused_with_those_that_there_are(example: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match=r"'explode'.*kill.*move coordinator"):
+        simulate(example["make_consumer"], None, [{"at": 1, "do": "explode"}])

@@ -94,6 +94,7 @@ class World:
         self.events: list[dict[str, Any]] = []
         self.on_event: list[Callable[[dict[str, Any]], None]] = []
         self.closing = False
+        self.stopped: Exception | None = None
         self.turns = self._turn_us = 0
         self._number = itertools.count()
         self._ready: list[Fiber] = []
@@ -121,6 +122,10 @@ class World:
         self.events.append(line)
         for look in self.on_event:
             look(line)
+
+    def stop(self, error: Exception) -> None:
+        """Have ``run`` raise that, before anything else happens."""
+        self.stopped = self.stopped or error
 
     def crashed(self, fiber: Fiber, error: Exception) -> None:
         """An exception that nothing in a fiber caught."""
@@ -204,6 +209,8 @@ class World:
                 self.us = max(self.us, self._timers[0][0])
             else:
                 self.us = max(self.us, limit)
+            if self.stopped is not None:
+                raise self.stopped
             if self.us >= limit:
                 return
 

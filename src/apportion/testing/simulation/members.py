@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import KafkaConsumer
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
@@ -27,31 +28,31 @@ QUICK: Final = {**TIMES, "metadata_max_age_ms": 5000, "request_timeout_ms": 8000
 POLL_MS: Final = 300
 
 
-class Recording(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Has the checks know what a member holds, around a listener of somebody else's."""
+class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """Has the checks know what a member holds, around a listener of somebody else's, synchronous or not."""
 
     def __init__(self, process: Process, checks: Checks, inner: Any) -> None:
         self.process, self.checks, self.inner = process, checks, inner
         self.held: set[tuple[str, int]] = set()
 
-    def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
+    async def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         """They are this member's before its own callback runs."""
         fresh = set(map(tuple, assigned)) - self.held
         self.held |= fresh
         self.checks.assigned(self.process, fresh)
-        self._call("on_partitions_assigned", assigned)
+        await self._call("on_partitions_assigned", assigned)
 
-    def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
+    async def on_partitions_revoked(self, revoked: Iterable[Any]) -> None:
         """They are this member's until its own callback has ended."""
-        self._end("on_partitions_revoked", revoked, "revoked")
+        await self._end("on_partitions_revoked", revoked, "revoked")
 
-    def on_partitions_lost(self, lost: Iterable[Any]) -> None:
+    async def on_partitions_lost(self, lost: Iterable[Any]) -> None:
         """They have been another's for some time."""
-        self._end("on_partitions_lost", lost, "lost")
+        await self._end("on_partitions_lost", lost, "lost")
 
-    def _end(self, method: str, partitions: Iterable[Any], how: str) -> None:
+    async def _end(self, method: str, partitions: Iterable[Any], how: str) -> None:
         try:
-            self._call(method, partitions)
+            await self._call(method, partitions)
         finally:
             self.give_up(set(map(tuple, partitions)), how)
 
@@ -59,12 +60,21 @@ class Recording(ConsumerRebalanceListener):  # type: ignore[misc]
         """Some, or all that are held."""
         gone = self.held & (self.held if partitions is None else partitions)
         self.held -= gone
-        self.checks.given_up(self.process, gone, how)
+        if gone:
+            self.checks.given_up(self.process, gone, how)
 
-    def _call(self, method: str, partitions: Iterable[Any]) -> None:
+    async def _call(self, method: str, partitions: Iterable[Any]) -> None:
         self.process.pause()
-        if self.inner is not None:
-            getattr(self.inner, method)(partitions)
+        if self.inner is None:
+            return
+        try:
+            outcome = getattr(self.inner, method)(partitions)
+            if inspect.isawaitable(outcome):
+                await outcome
+        except Exception as error:  # the client logs it at most, and goes on
+            text = f"{type(error).__name__}: {error}"
+            self.process.stage.world.note("listener raised", member=self.process.name, method=method, error=text)
+            raise
 
 
 def reading(make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks) -> Program:

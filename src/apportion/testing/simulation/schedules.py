@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -136,43 +138,56 @@ def run(plan: Plan) -> Run:
 
             return reading(make, None, ["records"], checks)
 
-        return play(
-            plan.seed, program, plan.script, topics=topics, sources=["records"], counted="counts" if counts else None,
-            version=plan.version, handover=plan.handover,
-        )  # fmt: skip
+        scene = Scene(program, topics, ["records"], "counts" if counts else None, plan.version, plan.handover)
+        return play(plan.seed, scene, plan.script)
 
 
-def play(
-    seed: int,
-    program: Callable[[Checks], Program],
-    script: Iterable[Action],
-    *,
-    topics: Mapping[str, int],
-    sources: list[str],
-    counted: str | None = None,
-    version: str = jars.KAFKA[0],
-    handover: float = 0.0,
-    watch: Callable[[Stage, Checks], None] | None = None,
-) -> Run:
+@dataclass(frozen=True)
+class Scene:
+    """What a script is played with.
+
+    program
+        What members run, given the run's checks.
+    sources, counted
+        As ``Checks`` takes them.
+    watch
+        Called with stage and checks before anything happens.
+    also
+        More modules whose clocks and threads are virtual meanwhile.
+    """
+
+    program: Callable[[Checks], Program]
+    topics: Mapping[str, int]
+    sources: list[str]
+    counted: str | None = None
+    version: str = jars.KAFKA[0]
+    handover: float = 0.0
+    watch: Callable[[Stage, Checks], None] | None = None
+    also: Sequence[Any] = ()
+
+
+def play(seed: int, scene: Scene, script: Iterable[Action]) -> Run:
     """Play a script, then wait until the group is at rest; what the checks find ends it."""
-    script = sorted(script, key=lambda action: float(action["at"]))
-    result = Run([])
     with quiet():
-        stage = Stage(seed, lambda process: None, topics=topics, version=version, handover=handover)
-        checks = Checks(stage, sources, counted)
-        stage.program = program(checks)
-        if watch is not None:
-            watch(stage, checks)
-        with stand_ins.swapped(stage.world):
-            try:
-                stage.play(script, float(script[-1]["at"]) + 0.001 if script else 0.001)
-                _settle(stage, checks)
-            except CheckFailed as failed:
-                result.failure = failed
-        world, cluster = stage.world, stage.cluster
-        world.note("end", requests=cluster.requests, turns=world.turns, checksum=f"{cluster.checksum:08x}")
-    result.events, result.seconds, result.faults, result.joins = world.events, world.now, stage.faults, cluster.joins
-    return result
+        return _played(seed, scene, sorted(script, key=lambda action: float(action["at"])))
+
+
+def _played(seed: int, scene: Scene, script: list[Action]) -> Run:
+    stage = Stage(seed, lambda _: None, topics=scene.topics, version=scene.version, handover=scene.handover)
+    checks = Checks(stage, scene.sources, scene.counted)
+    stage.program = scene.program(checks)
+    if scene.watch is not None:
+        scene.watch(stage, checks)
+    failure = None
+    with stand_ins.swapped(stage.world, scene.also):
+        try:
+            stage.play(script, float(script[-1]["at"]) + 0.001 if script else 0.001)
+            _settle(stage, checks)
+        except CheckFailed as failed:
+            failure = failed.with_traceback(None)  # else it keeps the whole world alive
+    world, cluster = stage.world, stage.cluster
+    world.note("end", requests=cluster.requests, turns=world.turns, checksum=f"{cluster.checksum:08x}")
+    return Run(world.events, failure, world.now, stage.faults, cluster.joins)
 
 
 def _settle(stage: Stage, checks: Checks) -> None:
@@ -196,16 +211,19 @@ def _settle(stage: Stage, checks: Checks) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the clients' log: what they say in trouble costs more than the run."""
-    before = logging.root.manager.disable
+    """Without the clients' log, which costs more than the run, nor what they say when they are collected unfinished."""
+    before, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
+        sys.unraisablehook = lambda _: None
+        gc.collect()
+        sys.unraisablehook = hook
         logging.disable(before)
 
 
-def shortened(script: Sequence[Action], fails: Callable[[Sequence[Action]], bool], tries: int = 60) -> list[Action]:
+def shortened(script: Sequence[Action], fails: Callable[[Sequence[Action]], bool], tries: int = 40) -> list[Action]:
     """A short schedule that still fails: runs of actions are left out, ever shorter ones (Zeller's ddmin)."""
     left, size = list(script), max(1, len(script) // 2)
     while tries > 0:

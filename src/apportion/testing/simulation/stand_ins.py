@@ -19,7 +19,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from apportion.errors import ApportionError
@@ -78,6 +78,8 @@ class Time:
         world().park(seconds)
 
     def __getattr__(self, name: str) -> Any:
+        if name.endswith("_ns"):
+            return lambda: int(getattr(self, name.removesuffix("_ns"))() * 1e9)
         if name.startswith(("strf", "strp", "gmtime", "struct", "timezone")):
             return getattr(time, name)
         raise Uncaught([f"time.{name}"])
@@ -476,8 +478,8 @@ class _Exit:
 
 
 @contextmanager
-def swapped(here: World, packages: Sequence[str] = PACKAGES) -> Iterator[None]:
-    """Have the packages' modules call the stand-ins of this world until the end of the block.
+def swapped(here: World, also: Sequence[ModuleType] = ()) -> Iterator[None]:
+    """Have the packages' modules, and some more, call the stand-ins of this world until the end of the block.
 
     Raises
         Uncaught where a module reaches the real thing in another form.
@@ -493,10 +495,10 @@ def swapped(here: World, packages: Sequence[str] = PACKAGES) -> Iterator[None]:
         uuid: Uuid(),
         atexit: _Exit(),
     }
-    modules = [module for name, module in sorted(sys.modules.items()) if _within(name, packages)]
+    modules = [module for name, module in sorted(sys.modules.items()) if _within(name, PACKAGES)]
     guard(modules)
     with ExitStack() as undo:
-        for module in modules:
+        for module in dict.fromkeys((*modules, *also)):
             for name, value in list(vars(module).items()):
                 if isinstance(value, ModuleType) and value in stand_ins:
                     _set(undo, module, name, stand_ins[value])
@@ -603,8 +605,7 @@ def _is_real(value: Any, real: set[int]) -> bool:
 
 
 def _defaults(name: str, function: Any, real: set[int]) -> list[str]:
-    values = [
-        *(getattr(function, "__defaults__", None) or ()),
-        *(getattr(function, "__kwdefaults__", None) or {}).values(),
-    ]
+    if not isinstance(function, FunctionType):
+        return []
+    values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     return [name] if any(_is_real(value, real) for value in values) else []
