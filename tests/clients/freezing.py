@@ -2,10 +2,10 @@
 
     python -m tests.clients.freezing --runs 30 --seed 1 --burners 2
 
-A run has two processes of one application, a steady feed, and events of one seed. A frozen process stops itself
-(SIGSTOP) at a named step of a transaction. It goes on when its session has ended and the other process has its tasks,
-but before the broker aborts the transaction. At the end every word's counts in the output and in the changelog are
-compared with the input topic. A run that does not come to its end must say why, in a warning.
+A run has two or three processes of one application, a steady feed, and events of one seed. A frozen process stops
+itself (SIGSTOP) at a named step of a transaction, or is stopped anywhere. It goes on when its session has ended and
+others have its tasks, but before the broker aborts the transaction. At the end every word's counts in the output and in
+the changelog are compared with the input topic. A run that does not come to its end must say why, in a warning.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ PARTITIONS: Final = 4
 SESSION_S: Final = 3.0
 TRANSACTION_S: Final = 20.0
 """Longer than a session, a rebalance and a wait for the other process together."""
-STEPS: Final = ("begun", "sent", "offsets", "committed")
-"""Where a process stops itself: nothing sent, all records sent, offsets sent too, and after the transaction's end."""
+STEPS: Final = ("begun", "sent", "offsets", "committed", "anywhere")
+"""Where a process stops: nothing sent, all records sent, offsets sent too, after the transaction's end, or anywhere."""
 VOCABULARY: Final = 40
 PER_S: Final = 300
 SETTLE_S: Final = 120.0
@@ -193,9 +193,9 @@ class Verdict:
     """What one run came to.
 
     proofs
-        Of each freeze: where, for how long, seconds since its transaction began, and whose tasks the other one had.
+        Of each freeze: where, for how long, seconds since its transaction began, and which of its tasks others had.
     woke_in_time
-        Freezes that ended within the transaction's time, with the session over and the tasks at the other process.
+        Freezes within a transaction that ended before its time, with the session over and tasks at another process.
     wrong
         Words whose counts in output or changelog are not those of the input.
     twice, lost
@@ -254,7 +254,8 @@ def run(broker: Broker, seed: int, folder: Path, freezes: int, kills: int, broke
     broker.create_topic(f"{name}-changelog", PARTITIONS, cleanup_policy="compact")
     feed = Feed(broker.bootstrap, f"{name}-in", seed)
     with ExitStack() as stack:
-        workers = [Worker(broker.bootstrap, name, folder / f"{name}-{letter}") for letter in "ab"]
+        letters = "ab" if seed % 2 else "abc"
+        workers = [Worker(broker.bootstrap, name, folder / f"{name}-{letter}") for letter in letters]
         for worker in workers:
             stack.callback(worker.kill)
         until("all tasks run", 60, lambda: sum(len(w.tasks("active")) for w in workers) == PARTITIONS)
@@ -272,38 +273,46 @@ def run(broker: Broker, seed: int, folder: Path, freezes: int, kills: int, broke
                 worker.start()
             else:
                 freeze(workers, rng, verdict)
+        while not verdict.woke_in_time and len(verdict.proofs) < freezes + 3:
+            freeze(workers, rng, verdict)
+        time.sleep(2)
         feed.stop()
         judge(broker, name, workers, verdict)
     return verdict
 
 
 def freeze(workers: list[Worker], rng: random.Random, verdict: Verdict) -> None:
-    """Stop a process that runs tasks, and let it go on when the other one has them."""
+    """Stop a process that runs tasks, and let it go on when others have them."""
     with suppress(TimeoutError):
-        until("both run something", 40, lambda: all(w.tasks("active") for w in workers))
-    worker, other = rng.sample(workers, 2)
-    step = rng.choice(STEPS[:3] if verdict.woke_in_time == 0 else STEPS)
-    worker.order(step)
+        until("all run something", 40, lambda: all(w.tasks("active") for w in workers))
+    worker = rng.choice(workers)
+    others = [other for other in workers if other is not worker]
+    step = rng.choice(STEPS if verdict.woke_in_time else STEPS[:3])
+    if step == "anywhere":
+        worker.process.send_signal(signal.SIGSTOP)
+    else:
+        worker.order(step)
     try:
         until("it stops", 30, worker.frozen)
     except TimeoutError:  # it had nothing to commit
         verdict.proofs.append(f"{step}: it did not stop")
         return
-    at, tasks = time.time(), worker.tasks("assigned")
-    began = worker.events("begun")[-1]["at"]
-    taken = True
-    try:
-        until("the other has its tasks", TRANSACTION_S * 0.7, lambda: tasks <= other.tasks("assigned"))
-    except TimeoutError:
-        taken = False
+
+    def taken() -> set[str]:
+        return tasks & set[str]().union(*(other.tasks("assigned") for other in others))
+
+    at, tasks, began = time.time(), worker.tasks("assigned"), (worker.events("begun") or [{"at": 0.0}])[-1]["at"]
+    with suppress(TimeoutError):
+        until("others have its tasks", TRANSACTION_S * 0.7, lambda: taken() == tasks)
     time.sleep(rng.uniform(0, 1.5))
-    woke = time.time()
+    woke, theirs = time.time(), sorted(taken())
     worker.wake()
-    in_time = taken and woke - at > SESSION_S and woke - began < TRANSACTION_S
-    verdict.woke_in_time += in_time and step != "committed" and bool(tasks)
+    in_time = woke - at > SESSION_S and woke - began < TRANSACTION_S and bool(theirs)
+    verdict.woke_in_time += in_time and step in STEPS[:3]
     verdict.proofs.append(
-        f"{step}: {worker.journal.stem[-1]} with {sorted(tasks)} stopped for {woke - at:.1f} s, transaction open for "
-        f"{woke - began:.1f} of {TRANSACTION_S:g} s, the other had {sorted(other.tasks('assigned'))}"
+        f"{step}: {worker.journal.stem[-1]} with {sorted(tasks)} stopped for {woke - at:.1f} s, "
+        + (f"transaction open for {woke - began:.1f} of {TRANSACTION_S:g} s, " if step in STEPS[:3] else "")
+        + f"others had {theirs}"
     )
 
 

@@ -29,6 +29,7 @@ from apportion.errors import Unavailable
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
 from apportion.testing.broker import Broker, BrokerCluster
+from apportion.wire.task_data import TaskAssignment
 
 from .groups import new_name
 
@@ -676,6 +677,24 @@ def test_a_callback_that_raises_leaves_nothing_open_and_a_second_close_does_noth
         assert ("in use by another process" in stranger.stderr) == taken == bool(stranger.returncode)
         if taken:
             other.close()
+
+
+def test_a_task_that_stops_and_keeps_its_partitions_gets_what_it_had_not_committed_again(
+    app: Callable[..., App],
+) -> None:
+    """As where a leader's orders cannot be read, and the next ones can."""
+    one = app(partitions=2)
+    a = one.start("a")
+    one.until("both run", lambda: len(a.active) == 2)
+    one.write(20)
+    given = 0
+    while given < 20:
+        given += sum(map(len, a.poll(100).values()))
+    orders = a.bridge.orders
+    for changed in (TaskAssignment(lost="cut off"), orders):
+        a.bridge.orders, a.bridge.rounds = changed, a.bridge.rounds + 1
+        a.poll(20)
+    one.until("all is stored", lambda: len(one.stored()) == 20)
 
 
 def test_threads_that_begin_in_a_fresh_folder_at_the_same_moment_share_it(tmp_path: Path) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 
+from apportion.clients.log_offsets import LogOffsets
+
 log = logging.getLogger("apportion.clients")
+
+LOOK_EVERY_S: Final = 1.0
+STANDS_LOOKS: Final = 10
+"""Looks, of one poll each, without a step forward after which the log says what holds a partition up."""
 
 
 class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -21,6 +28,8 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, consumer: KafkaConsumer) -> None:
         self._consumer, self._coordinator = consumer, consumer._coordinator
         self.gone: list[Any] = []
+        self._stands: dict[Any, tuple[int | None, int]] = {}
+        self._looked = 0.0
 
     def on_partitions_assigned(self, assigned: Iterable[Any]) -> None:
         """No record may be given out before its task's state is whole."""
@@ -52,6 +61,24 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
                     *(pair.topic, pair.partition, wanted, first),
                 )
 
+    def tell_waits(self, flowing: Collection[Any], offsets: LogOffsets) -> None:
+        """Warn of partitions that could be read, and of which nothing came for some looks, with what holds them up."""
+        if time.monotonic() - self._looked < LOOK_EVERY_S:
+            return
+        self._looked, before, self._stands = time.monotonic(), self._stands, {}
+        assignment = self._consumer._subscription.assignment
+        for pair, state in [(pair, assignment[pair]) for pair in flowing if pair in assignment]:
+            at = None if state.position is None else state.position.offset
+            if at is not None and (state.highwater is None or at >= state.highwater):
+                continue
+            last, looks = before.get(pair, (at, 0))
+            self._stands[pair] = at, looks + 1 if at == last else 0
+            if self._stands[pair][1] == STANDS_LOOKS:
+                self._stands[pair] = at, 0
+                group = self._coordinator.group_id
+                why = offsets.held_commit(group, pair) if at is None else offsets.held(pair, at)
+                log.warning("partition %d of %s waits: %s", pair.partition, pair.topic, why)
+
     def hears_the_group(self, generation: int | None) -> bool:
         """Whether the broker has heard of this member within a session time-out, in that generation."""
         current = self._coordinator._generation.generation_id == generation
@@ -63,6 +90,6 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.resume(*(paused & flowing))
         self._consumer.pause(*(assigned - paused - flowing))
 
-    def forget_positions(self) -> None:
-        """Read on from the committed offsets, which are looked up as after an assignment."""
-        self._coordinator.forget_positions()
+    def forget_positions(self, pairs: Collection[Any] | None = None) -> None:
+        """Read on in those (None: in all) from the committed offsets, which are looked up as after an assignment."""
+        self._coordinator.forget_positions(pairs)

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
+from kafka import TopicPartition
 from kafka.admin import ConfigResourceType
 from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
 
+from apportion.server_side.java_hash import string_hash
 from apportion.wire.primitives import uuid_text
 
 DEADLINE_S: Final = 1.0
 """How long the answers of all leaders may take together."""
 BACK_OFF_S: Final = (1.0, 30.0)
 """Wait before a silent leader is asked again: doubled each time, from the first to the second."""
+COMMITS: Final = "__consumer_offsets"
 EARLIEST: Final = -2
 LATEST: Final = -1
 DELETE_RETENTION_MS: Final = 86_400_000
@@ -77,6 +81,22 @@ class LogOffsets:
     def held(self, pair: Any, at: int) -> str:
         """What keeps readers of committed records at that offset of a partition, and which command ends it."""
         start = f"nothing behind offset {at} of {pair.topic}, partition {pair.partition}, can be read"
+        return f"{start}: {self._open_transaction(pair)}"
+
+    def held_commit(self, group: str, pair: Any) -> str:
+        """What keeps a group's committed offset of a partition from being told, and which command ends it."""
+        start = f"the committed offset of {pair.topic}, partition {pair.partition}, is not told"
+        self._cluster.add_topic(COMMITS)
+        with suppress(KafkaError):
+            self._wait(self._cluster.request_update(), DEADLINE_S)
+        count = len(self._cluster.partitions_for_topic(COMMITS) or ())
+        if not count:
+            return f"{start}, and this user may not see {COMMITS}"
+        # Kafka: GroupMetadataManager.partitionFor, Utils.abs
+        return f"{start}: {self._open_transaction(TopicPartition(COMMITS, (string_hash(group) & 0x7FFFFFFF) % count))}"
+
+    def _open_transaction(self, pair: Any) -> str:
+        """The oldest transaction that is open in a partition, in words."""
         topic = DescribeProducersRequest.TopicRequest(name=pair.topic, partition_indexes=[pair.partition])
         request = DescribeProducersRequest(topics=[topic])
         leader = self._cluster.leader_for_partition(pair)
@@ -84,17 +104,17 @@ class LogOffsets:
         try:
             [partition] = self._wait(question, DEADLINE_S).topics[0].partitions
         except KafkaError as error:
-            return f"{start}, and its leader does not say why ({type(error).__name__})"
+            return f"the leader does not say why ({type(error).__name__})"
         begun = [producer for producer in partition.active_producers if producer.current_txn_start_offset >= 0]
         if not begun:
-            return f"{start}, though no transaction is open there"
+            return f"no transaction is open in {pair.topic}, partition {pair.partition}"
         first = min(begun, key=lambda producer: producer.current_txn_start_offset)
         newest = datetime.fromtimestamp(first.last_timestamp / 1000, UTC).isoformat(" ", "seconds")
-        command = f"kafka-transactions.sh --bootstrap-server {self._server} abort --topic {pair.topic}"
         return (
-            f"{start}: producer {first.producer_id} (epoch {first.producer_epoch}) has a transaction open from offset "
-            f"{first.current_txn_start_offset} on, since {newest} or earlier. Brokers abort it after its time-out; if "
-            f"they do not, abort it: {command} --partition {pair.partition} "
+            f"producer {first.producer_id} (epoch {first.producer_epoch}) has a transaction open in {pair.topic}, "
+            f"partition {pair.partition}, from offset {first.current_txn_start_offset} on, since {newest} or earlier. "
+            "Brokers abort it after its time-out; if they do not, abort it: kafka-transactions.sh --bootstrap-server "
+            f"{self._server} abort --topic {pair.topic} --partition {pair.partition} "
             f"--start-offset {first.current_txn_start_offset}"
         )
 

@@ -49,6 +49,8 @@ class Restorer:
         What kafka-python's consumer takes to connect.
     look_every_s
         Seconds between two looks at the changelogs' ends.
+    offsets
+        Where logs begin and end, and what holds their readers up.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Restorer:
             auto_offset_reset="none",  # what is missing is for ``_reassign`` to judge
             isolation_level="read_committed",
         )
-        self._offsets = LogOffsets(self._consumer)
+        self.offsets = LogOffsets(self._consumer)
         self._learn_topics(KNOW_S)
         self._look(force=True)
 
@@ -141,7 +143,7 @@ class Restorer:
         if now - before > PAUSE_S:
             pause_ms = 1000 * (now - before)
             pairs = [
-                pair for pair in self._consumer.assignment() if pause_ms > self._offsets.delete_retention_ms(pair.topic)
+                pair for pair in self._consumer.assignment() if pause_ms > self.offsets.delete_retention_ms(pair.topic)
             ]
             self._cut |= dict.fromkeys(pairs, "")
 
@@ -233,7 +235,7 @@ class Restorer:
         for task in set(self._goal) - set(waiting):
             del self._goal[task]
         fresh = [task for task in waiting if task in self.open and task not in self._goal]
-        ends = self._offsets.end(self._there([self._pair(task) for task in fresh]))
+        ends = self.offsets.end(self._there([self._pair(task) for task in fresh]))
         for pair, end in ends.items():
             self._goal[self._task_of(pair)] = end
             self._note_end(self._task_of(pair), end)
@@ -250,7 +252,7 @@ class Restorer:
             return
         self._looked = time.monotonic()
         pairs = {self._pair(task): task for task in self._known}
-        for pair, end in self._offsets.end(self._there(pairs)).items():
+        for pair, end in self.offsets.end(self._there(pairs)).items():
             self._note_end(pairs[pair], end)
 
     def _note_end(self, task: Task, end: int) -> None:
@@ -275,7 +277,7 @@ class Restorer:
                 self._stands[task] = self._at(task), now
             elif now - since > HELD_S and at < self._goal[task]:
                 self._stands[task] = at, now
-                log.warning("task %s waits for its state: %s", task, self._offsets.held(self._pair(task), at))
+                log.warning("task %s waits for its state: %s", task, self.offsets.held(self._pair(task), at))
 
     def _learn_topics(self, patience_s: float) -> None:
         """Wait until the client knows the changelogs of what is stored here, so that the first join can tell of it."""
@@ -291,7 +293,7 @@ class Restorer:
         cluster, now = self._consumer._cluster, time.monotonic()
         pairs = list(pairs)
         absent = {pair for pair in pairs if pair.partition not in (cluster.partitions_for_topic(pair.topic) or ())}
-        unread = {pair for pair in pairs if pair in absent or not self._offsets.led(pair)}
+        unread = {pair for pair in pairs if pair in absent or not self.offsets.led(pair)}
         for pair in set(pairs) - unread:
             self._absent.pop(pair, None)
         for pair in unread:
@@ -325,8 +327,8 @@ class Restorer:
         before = set(self._consumer.assignment())
         stay = before & set(pairs) - remade
         new = sorted(set(pairs) - stay)
-        begin = self._offsets.begin(new)
-        end = self._offsets.end(begin)
+        begin = self.offsets.begin(new)
+        end = self.offsets.end(begin)
         known = [pair for pair in new if pair in end]
         if known or stay | remade != before:
             self._consumer.assign(sorted(stay | set(known)))
@@ -339,7 +341,7 @@ class Restorer:
                 self._anew(task)
                 self._goal.pop(task, None)
                 self._stale.pop(task, None)
-            self._life[task] = self._offsets.topic_id(pair.topic)
+            self._life[task] = self.offsets.topic_id(pair.topic)
             self._ends[task] = end[pair]
             self._consumer.seek(pair, max(begin[pair], self.open[task].position))
 
@@ -353,7 +355,7 @@ class Restorer:
         position, origin = self.open[task].position, self.open[task].origin
         if not position:
             return ""
-        topic_id = self._offsets.topic_id(pair.topic)
+        topic_id = self.offsets.topic_id(pair.topic)
         if origin.changelog != pair.topic:
             return f"it is of the changelog {origin.changelog!r}, and the task's is {pair.topic!r}"
         if "" not in (origin.topic_id, topic_id) and origin.topic_id != topic_id:
@@ -366,7 +368,7 @@ class Restorer:
                 f"by the clock, it is whole {-age_ms / 1000:.0f} s from now: the clock was ahead when it was written "
                 f"or is behind now, and the changelog {pair.topic} may have forgotten deletions since"
             )
-        if position < end and age_ms > (retention_ms := self._offsets.delete_retention_ms(pair.topic)):
+        if position < end and age_ms > (retention_ms := self.offsets.delete_retention_ms(pair.topic)):
             return (
                 f"it was last whole {age_ms / 1000:.0f} s ago, and the changelog {pair.topic} forgets after "
                 f"{retention_ms / 1000:g} s (delete.retention.ms) that a key was deleted"
@@ -378,13 +380,13 @@ class Restorer:
 
         Offsets alone would not tell where the new one is as long, and the client goes on at its end where it is not.
         """
-        ids = self._life.get(task, ""), self._offsets.topic_id(self._pair(task).topic)
+        ids = self._life.get(task, ""), self.offsets.topic_id(self._pair(task).topic)
         return "" not in ids and ids[0] != ids[1]
 
     def origin(self, task: Task, whole_ms: float) -> StoreOrigin:
         """What a store of the task is of, whole at that moment (Unix milliseconds)."""
         topic = self._pair(task).topic
-        return StoreOrigin(topic, self._offsets.topic_id(topic), int(whole_ms))
+        return StoreOrigin(topic, self.offsets.topic_id(topic), int(whole_ms))
 
     def _anew(self, task: Task) -> None:
         """Put the task's file away, and open an empty store."""

@@ -268,6 +268,7 @@ class TaskRunner:
             whole = self._restorer.step(awaited, 50 if awaited else 0)
             for task in whole if self._in_generation() else ():
                 self._start(task)
+            self._watch.tell_waits(self._flowing() - records.keys(), self._restorer.offsets)
             self._remember()
             self._ask_if_due()
         except BaseException:
@@ -554,8 +555,11 @@ class TaskRunner:
         """
         if self._delivery.exact and self._outbox.records and any(self._running[task].given for task in lost):
             self._start_over(f"tasks {', '.join(map(str, sorted(lost)))} are another member's now")
+        stay = {pair for task in lost for pair in self._pairs(task)} & self._consumer.assignment()
         for task in lost & self._running.keys():
             self._stop(task)
+        if stay:  # orders that cannot be read stop a task and leave it its partitions: what it was given comes again
+            self._watch.forget_positions(stay)
 
     def _flowing(self) -> set[Any]:
         """Partitions whose records may be given."""

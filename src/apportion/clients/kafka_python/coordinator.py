@@ -18,7 +18,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from types import SimpleNamespace
@@ -294,10 +294,10 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         for partition in self._paused.intersection(self._subscription.assigned_partitions()):
             self._subscription.pause(partition)
 
-    def forget_positions(self) -> None:
-        """Read on from the committed offsets, which are looked up as after an assignment."""
+    def forget_positions(self, partitions: Collection[Any] | None = None) -> None:
+        """Read on in those (None: in all) from the committed offsets, which are looked up as after an assignment."""
         assigned, self._paused = self._subscription.assigned_partitions(), self._subscription.paused_partitions()
-        self._subscription.assign_from_subscribed([])
+        self._subscription.assign_from_subscribed([] if partitions is None else sorted(assigned - set(partitions)))
         self._subscription.assign_from_subscribed(sorted(assigned))
         self.pause_again()
 
