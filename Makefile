@@ -65,8 +65,9 @@ record-tests: setup ## record what tests read of a real broker anew: streams and
 bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python side by side; writes BENCHMARKS.md
 	@$(PY) -m bench
 
-chaos: setup ## members join, leave, freeze and die for a long while on a real broker
+chaos: setup ## members and tasks join, leave, freeze and die for a long while on a real broker
 	@APPORTION_CHAOS=long APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/clients/test_chaos_acting.py tests/broker/test_governed_cluster.py
+	@$(PY) -m tests.clients.freezing --runs 30
 
 plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/live.md
 	@$(PY) -m tools.plain_clients
