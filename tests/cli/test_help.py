@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import shlex
@@ -15,7 +16,7 @@ import pytest
 from apportion.cli.commands import COMMANDS, command
 from apportion.cli.completion import SCRIPTS, candidates
 
-from .conftest import PASTED, Runner
+from .conftest import ADS, PASTED, Runner
 
 LIVE = ("--bootstrap-server", "--command-config", "--context")
 EXAMPLES = [(name, line) for name in COMMANDS for _, line in command(name).EXAMPLES]
@@ -36,6 +37,10 @@ def test_the_help_of_every_command_has_its_options_and_examples(run: Runner, nam
 
 @pytest.mark.parametrize(("name", "line"), HERE, ids=[line for _, line in HERE])
 def test_every_example_works(folder: Path, name: str, line: str) -> None:
+    known = {**ADS, "topics": {**ADS["topics"], "clicks": [{"partition": p, "lag": 10} for p in range(6)]}}
+    (folder / "group.json").write_text(json.dumps(known), encoding="utf-8")  # a limit of lag needs a lag that is known
+    for listing in ("before.txt", "after.txt"):
+        (folder / listing).write_text((folder / "pasted.txt").read_text(encoding="utf-8"), encoding="utf-8")
     done = in_shell(folder, line)
     assert "apportion: " not in done.stderr
     # gate's examples may well find their limit breached: that is what 3 says.

@@ -114,7 +114,7 @@ def _memory_broken(assignor: Assignor) -> dict[str, str]:
         return {}
     held: Held = (("t", (0, 1)),)
     try:
-        user_data = traits.codec.user_data(Holding(held, 3, keeps=True))
+        user_data = traits.codec.user_data(Holding(held, 3, keeps=True, epoch=3))
         claim = traits.codec.read(Subscription(("t",), user_data, held, 3))
         owned = {topic: sorted(ids) for topic, ids in claim.owned.items()}
     except Exception as error:  # whatever an author's code raises
