@@ -21,7 +21,7 @@ PASTED = HERE.parent / "inputs" / "pasted"
 SECRETS = ("APPORTION_", "NO_COLOR")
 KEPT = ("APPORTION_REQUIRE_BROKER",)
 
-ADS = {
+ADS: dict[str, Any] = {
     "version": 1,
     "group": "ads-join",
     "auto_offset_reset": "earliest",
