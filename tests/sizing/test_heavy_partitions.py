@@ -55,3 +55,18 @@ def test_the_least_that_moves_is_found_where_one_partition_is_more_than_any_memb
     """It stays where it is, and what is beside it goes: 138 for 63 and 27 for 21 where it was moved to the largest."""
     group = json.loads((Path(__file__).parents[1] / "cli" / "cases" / f"{case}.json").read_text())
     assert [(plan.members, plan.moved) for plan in size(group, capacity, by=by).frontier] == frontier
+
+
+@pytest.mark.parametrize("owner", [(0, 1, 1, 2), (0, 0, 1, 2), (0, 1, 1, 1), (0, 0, 0, 0)])
+def test_a_group_that_falls_behind_is_not_advised_to_shrink(owner: tuple[int, ...]) -> None:
+    """One partition is more than any member takes: to take another member away helps nobody."""
+    entries = [{"partition": p, "weight": weight} for p, weight in enumerate((173, 20, 20, 20))]
+    members = {
+        f"m{m}": {"topics": ["t"], "owned": {"t": [p for p in range(4) if owner[p] == m]}, "generation": 1}
+        for m in range(3)
+    }
+    advised = size({"topics": {"t": entries}, "members": members}, 100)
+    assert advised.advised is None or advised.advised.members >= 3
+    assert "3 members, as now" in advised.advice
+    assert "fewer than now" not in advised.advice
+    assert size({"topics": {"t": entries}, "members": members}, 100, prefer="members").frontier[-1].members == 2

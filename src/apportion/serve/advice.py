@@ -137,7 +137,7 @@ def advised(state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float
         return None
     try:
         sizing = size(replace(group, weight=written), capacity, by="weight", catch_up=catch_up_s)
-        return sizing.advised.members if sizing.advised else sizing.bound
+        return sizing.advised.members if sizing.advised else (group.M if sizing.total else sizing.bound)
     except ApportionError:
         return None
 

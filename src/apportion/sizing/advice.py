@@ -43,8 +43,10 @@ class Facts:
     newcomers_want: tuple[str, ...]
 
 
-def choose(frontier: Sequence[FrontierPoint], prefer: str | None, capacity: float) -> tuple[int, str]:
-    """Which plan, and the reason as the end of a sentence.
+def choose(
+    frontier: Sequence[FrontierPoint], prefer: str | None, capacity: float, least: int = 0
+) -> tuple[int | None, str]:
+    """Which plan, and the reason as the end of a sentence; None where none has ``least`` members.
 
     Without a preference a member is taken to be worth a move of all that one member takes: members cost as long as
     they run, a move once, and more weight than that moves for no saving that lasts.
@@ -59,8 +61,13 @@ def choose(frontier: Sequence[FrontierPoint], prefer: str | None, capacity: floa
     if prefer == "moves":
         return 0, "the least moved work was preferred"
     price = [sized.members + sized.moved / capacity for sized in frontier]
+    enough = [i for i, sized in enumerate(frontier) if sized.members >= least]
+    if not enough:
+        return None, ""
     # Of equal prices the plan that moves less: what is not moved cannot go wrong.
-    chosen = min(range(len(frontier)), key=lambda i: (round(price[i], 9), i))
+    chosen = min(enough, key=lambda i: (round(price[i], 9), i))
+    if least and chosen < len(frontier) - 1:
+        return chosen, "fewer would do for the rest, but one falls behind whatever moves"
     if len(frontier) == 1:
         return 0, "no other number moves less or needs fewer"
     if frontier[chosen].moved == 0:
@@ -116,6 +123,12 @@ def idle(facts: Facts) -> list[str]:
     else:
         line = "No traffic was measured, so no number of members is advised. Size again while messages come in."
     return [line, *_uncounted(facts)]
+
+
+def overloaded(facts: Facts) -> list[str]:
+    """What is said where a member falls behind under every plan and the others could do with fewer: none is to go."""
+    line = "fewer would do for the rest, but one falls behind whatever moves, so that no member should go"
+    return [f"{count(facts.members_now, 'member')}, as now: {line}.", _oversize(facts), *_uncounted(facts)]
 
 
 def _uncounted(facts: Facts) -> list[str]:

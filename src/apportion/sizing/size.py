@@ -39,7 +39,8 @@ class Sizing:
     frontier
         Plans, most members and least moved work first; none is beaten by another on both.
     chosen
-        Which of them is advised; None where there is no work to go by. ``sentences`` say why.
+        Which of them is advised; None where there is no work to go by, or where fewer members would do although one
+        falls behind under every plan. ``sentences`` say why.
     """
 
     group: Group
@@ -53,7 +54,7 @@ class Sizing:
 
     @property
     def advised(self) -> FrontierPoint | None:
-        """The plan that is advised; None where no work was measured."""
+        """The plan that is advised; None where none is."""
         return None if self.chosen is None else self.frontier[self.chosen]
 
     @cached_property
@@ -248,7 +249,12 @@ class _Question:
         if not self.total:
             idle = tuple(advice.idle(facts))
             return Sizing(self.group, self.work, self.capacity, 0.0, shown.bound, sized, None, idle)
-        chosen, reason = advice.choose(sized, prefer, self.capacity)
+        # Somebody falls behind whatever is planned: no time to advise that members go.
+        least = self.group.M if facts.oversize and prefer is None else 0
+        chosen, reason = advice.choose(sized, prefer, self.capacity, least)
+        if chosen is None:
+            overloaded = tuple(advice.overloaded(facts))
+            return Sizing(self.group, self.work, self.capacity, self.total, shown.bound, sized, None, overloaded)
         sentences = tuple(advice.sentences(facts, sized, chosen, reason, shown.bound))
         return Sizing(self.group, self.work, self.capacity, self.total, shown.bound, sized, chosen, sentences)
 
