@@ -9,12 +9,12 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import apportion
 from apportion.cli.commands import parser_of
 from apportion.serve.metrics import BY_NAME
 
@@ -99,7 +99,26 @@ def test_a_container_file_pleases_its_linter_and_asks_for_this_release(example: 
     file = FOLDER.parent / example / "Dockerfile"
     done = subprocess.run([linter, str(file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
-    assert f"ARG VERSION={apportion.__version__}\n" in file.read_text()
+
+
+@pytest.mark.parametrize("example", ["serve", "pipeline"])
+def test_the_package_can_be_built_from_the_files_that_a_container_file_copies(example: str, tmp_path: Path) -> None:
+    """There is no index that has it: an image is built from a clone."""
+    root = FOLDER.parents[1]
+    copies = re.findall(r"^COPY (.+) /source\S*$", (FOLDER.parent / example / "Dockerfile").read_text(), re.MULTILINE)
+    sent = {line[1:] for line in (root / ".dockerignore").read_text().split() if line.startswith("!")}
+    for name in " ".join(copies).split():
+        assert name in sent, f".dockerignore keeps {name} back"
+        if (root / name).is_dir():
+            shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(root / name, tmp_path / name)
+    built = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(tmp_path)]
+    done = subprocess.run([sys.executable, *built], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    [wheel] = (tmp_path / "dist").glob("apportion-*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        assert "apportion/schemas/group.schema.json" in packed.namelist()
 
 
 def test_the_unit_has_what_systemd_asks_for() -> None:
