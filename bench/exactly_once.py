@@ -78,7 +78,8 @@ class Figures:
 
 HEAD: Final = (
     "| engine | seed | records | kills | wrong counts | outputs lost | outputs twice | restored state equal "
-    "| records/s | latency ms, median / 99 % | take over, s |\n|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|"
+    "| records/s | latency ms, median / 99 % | take over, s (sessions of 3 s) |\n"
+    "|---|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|"
 )
 
 
