@@ -2,8 +2,10 @@
 
 kafka_python, aio_kafka, confluent
     One module a client: its interface and nothing else; ``adapter`` and ``topic_metadata`` are what they share.
-patches
-    What the adapters change in their clients, as a table, and the versions that it was tried with.
+client_versions
+    The versions of the clients that our classes were tried with, and the table of what they change.
+leaving
+    ``leave``: hand over before you go.
 options, member_facts
     What a member brings along beside its strategy.
 bridge
@@ -26,5 +28,6 @@ task_bridge
 """
 
 from apportion.acting.rule import Acting
+from apportion.clients.leaving import leave
 
-__all__ = ["Acting"]
+__all__ = ["Acting", "leave"]

@@ -15,6 +15,7 @@ thread, so that the event loop goes on.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -39,6 +40,8 @@ from apportion.clients.error_sentences import sentence
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.protocol_selection import names_itself, refused
 from apportion.clients.topic_metadata import ClientMetadata, can_exist
+
+log = logging.getLogger("apportion.clients")
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
@@ -216,6 +219,11 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
         idle = self._subscription.fetcher_idle_time >= self._max_poll_interval
         if ends or not idle or self._subscription.assigned_partitions():
             await super()._maybe_leave_group()
+
+    def hand_over(self, _: float) -> bool:
+        """True: the client gives everything up before it joins, so it cannot read on while it hands over."""
+        log.info("group %r: this member leaves without a hand-over, since aiokafka's members are eager", self.group_id)
+        return True
 
     async def _refusal(self) -> str:
         """What each side has, by asking the coordinator's broker about the group."""

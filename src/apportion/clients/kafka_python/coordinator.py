@@ -90,6 +90,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         """Generation, moment and assignment of an answer that no ``poll`` has taken yet."""
         self._generation_before: int | None = None
         self._paused: set[Any] = set()
+        self._leaves_by: float | None = None
+        """When it goes, at the latest, once it was asked to hand over."""
         self._beats: deque[float] = deque()
         """When it beat between the regular heartbeats, in the last hour."""
         self._offset_fetch_futures: dict[frozenset[Any], Any] = {}
@@ -419,6 +421,28 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """It takes some seconds at most, however long another member keeps a join waiting."""
         super().close(autocommit=autocommit, timeout_ms=CLOSE_MS if timeout_ms is None else min(timeout_ms, CLOSE_MS))
+
+    def hand_over(self, deadline_s: float) -> bool:
+        """Join once more as a member that takes nothing, and read on; True once it holds nothing, or time is over."""
+        if self._leaves_by is None:
+            self._leaves_by = time.monotonic() + deadline_s
+            if why := self._goes_at_once():
+                log.info("group %r: this member leaves without a hand-over, since %s", self.group_id, why)
+                self._leaves_by = -inf
+            else:
+                for strategy in self._ours:
+                    strategy.leaving = True
+                self.request_rejoin()
+        return time.monotonic() >= self._leaves_by or not self._subscription.assigned_partitions()
+
+    def _goes_at_once(self) -> str:
+        if not self.is_dynamic_member():
+            return "it is static: its partitions wait for it until its session ends"
+        if self._rebalance_protocol != RebalanceProtocol.COOPERATIVE:
+            return "its strategy is eager: the others stop reading too until all have joined"
+        if not self._reads_on():
+            return "it has nothing, or nothing that it may read while a join waits"
+        return ""
 
     def raise_if_fenced(self, *, heard: bool = False) -> None:
         """Give everything up, and raise, once another member has this one's instance id.

@@ -1,0 +1,126 @@
+"""``leave``: a member that goes reads on until the others can take over, and nobody waits for a heartbeat."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from apportion.clients import leave
+from apportion.errors import BadInput
+from apportion.testing.broker import Broker
+
+from .groups import new_name
+from .test_client_faults import Member, until
+
+HEARTBEAT_S = 8
+
+
+@pytest.mark.parametrize(
+    ("consumer", "deadline_s", "words"), [(object(), 20, "consumer: found object"), (None, 0, "deadline_s")]
+)
+def test_what_cannot_leave_is_refused(consumer: Any, deadline_s: float, words: str) -> None:
+    with pytest.raises(BadInput, match=words):
+        leave(consumer, deadline_s)
+
+
+@pytest.fixture
+def stream(broker: Broker) -> Iterator[tuple[str, list[int]]]:
+    """A topic of six partitions with 60 messages a second, and how many of each were written."""
+    topic, over = new_name("stream"), threading.Event()
+    broker.create_topic(topic, 6)
+    written = [0] * 6
+
+    def write() -> None:
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 1})
+        while not over.wait(0.1):
+            for partition in range(6):
+                producer.produce(topic, b"x", partition=partition)
+                written[partition] += 1
+            producer.poll(0)
+        producer.flush()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield topic, written
+    over.set()
+    thread.join()
+
+
+class Reading(threading.Thread):
+    """A member that notes when it read what, until it is to go."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__()
+        self.member, self.goes, self.closes = member, threading.Event(), threading.Event()
+        self.reads: list[tuple[float, int, int]] = []
+        self.left_after_s = 0.0
+
+    def run(self) -> None:
+        while not self.closes.is_set():
+            if self.goes.is_set():
+                began = self.left_after_s or time.monotonic()
+                self.left_after_s = began
+                if leave(self.member.consumer, 30):
+                    break
+            self.reads += [(time.monotonic(), *read) for read in self.member.poll()]
+        self.left_after_s = time.monotonic() - self.left_after_s
+        self.member.consumer.close()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("kind", ["cooperative-sticky", "GroupConsumer cooperative-sticky"])
+def test_a_member_that_leaves_reads_on_and_its_partitions_wait_for_no_heartbeat(
+    broker: Broker, stream: tuple[str, list[int]], kind: str
+) -> None:
+    """The others hear of it with their heartbeats, here 8 s apart; no partition stands still so long."""
+    topic, _ = stream
+    group = new_name("leaves")
+    readings = [Reading(Member(broker, kind, topic, group, heartbeat_ms=HEARTBEAT_S * 1000)) for _ in range(3)]
+    for reading in readings:
+        reading.start()
+    try:
+        until(lambda: [reading.member.owned() for reading in readings] == [2, 2, 2])
+        time.sleep(HEARTBEAT_S)  # behind the quick heartbeats that follow a join
+        leaver, others = readings[0], readings[1:]
+        began = time.monotonic()
+        leaver.goes.set()
+        leaver.join(60)
+        assert not leaver.is_alive()
+        until(lambda: sum(reading.member.owned() for reading in others) == 6)
+        time.sleep(2)
+    finally:
+        for reading in readings:
+            reading.closes.set()
+        for reading in readings:
+            reading.join(60)
+    counts = Counter(read[1:] for reading in readings for read in reading.reads)
+    assert max(counts.values()) == 1, "some were read twice"
+    for partition in range(6):
+        offsets = sorted(offset for p, offset in counts if p == partition)
+        assert offsets == list(range(len(offsets))), "some were left out"
+        moments = sorted(at for reading in readings for at, p, _ in reading.reads if p == partition and at > began)
+        assert max(after - before for before, after in pairwise(moments)) < HEARTBEAT_S / 2
+
+
+@pytest.mark.broker
+def test_an_eager_and_a_static_member_go_at_once_and_say_why(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    topic = new_name("at-once")
+    broker.create_topic(topic, 2)
+    for kind, more, why in (
+        ("sticky", {}, "eager"), ("cooperative-sticky", {"group_instance_id": "a"}, "static"),
+    ):  # fmt: skip
+        member = Member(broker, kind, topic, new_name("at-once"), **more)
+        try:
+            until(lambda member=member: member.poll() or member.owned() == 2)
+            with caplog.at_level("INFO", "apportion.clients"):
+                assert leave(member.consumer)
+            assert why in caplog.messages[-1]
+        finally:
+            member.consumer.close()
