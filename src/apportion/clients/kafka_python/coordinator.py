@@ -90,6 +90,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         """Generation, moment and assignment of an answer that no ``poll`` has taken yet."""
         self._generation_before: int | None = None
         self._paused: set[Any] = set()
+        self.leaving = False
+        """Whether it joins as a member that takes nothing."""
         self._leaves_by: float | None = None
         """When it goes, at the latest, once it was asked to hand over."""
         self._beats: deque[float] = deque()
@@ -430,8 +432,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
                 log.info("group %r: this member leaves without a hand-over, since %s", self.group_id, why)
                 self._leaves_by = -inf
             else:
-                for strategy in self._ours:
-                    strategy.leaving = True
+                self.leaving = True
                 self.request_rejoin()
         return time.monotonic() >= self._leaves_by or not self._subscription.assigned_partitions()
 

@@ -31,8 +31,6 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         self._planned_racks: Mapping[str, list[tuple[str, ...]]] = {}
         self._compared: tuple[Any, Any] | None = None
         self._joined: tuple[JoinedGroup, float] | None = None
-        self.leaving = False
-        """Whether it joins as a member that takes nothing."""
         self.may_join: Callable[[], bool] = lambda: True
         """Asked when a join is due; one that is put off is due again at the next poll."""
 
@@ -56,7 +54,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
             keeps = coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
             holds = _held(coordinator._subscription.assigned_partitions()) if keeps else None
         subscription = self.bridge.subscription(topics, keeps=keeps, holds=holds)
-        if self.leaving:
+        if coordinator is not None and coordinator.leaving:
             subscription = replace(subscription, topics=())
         return ConsumerProtocolSubscription.decode(write_subscription(subscription))
 
