@@ -113,9 +113,8 @@ def test_a_member_that_leaves_reads_on_and_its_partitions_wait_for_no_heartbeat(
 def test_an_eager_and_a_static_member_go_at_once_and_say_why(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     topic = new_name("at-once")
     broker.create_topic(topic, 2)
-    for kind, more, why in (
-        ("sticky", {}, "eager"), ("cooperative-sticky", {"group_instance_id": "a"}, "static"),
-    ):  # fmt: skip
+    static: dict[str, Any] = {"group_instance_id": "a"}
+    for kind, more, why in (("sticky", {}, "eager"), ("cooperative-sticky", static, "static")):
         member = Member(broker, kind, topic, new_name("at-once"), **more)
         try:
             until(lambda member=member: member.poll() or member.owned() == 2)

@@ -330,7 +330,7 @@ def test_warm_ups_wait_as_long_as_they_may_and_say_what_is_cold(
     from apportion.clients import warm_up
 
     now = SimpleNamespace(s=100.0)
-    monkeypatch.setattr(warm_up, "monotonic", lambda: now.s)
+    monkeypatch.setattr(warm_up, "time", SimpleNamespace(monotonic=lambda: now.s))
     told = [write_sticky((("t", ids),), None) for ids in ((1, 2, 3, 4, 5), (9,))]
     made: list[Any] = []
 
