@@ -2,10 +2,11 @@
 
     python -m tests.clients.freezing --runs 30 --seed 1 --burners 2
 
-A run has two or three processes of one application, a steady feed, and events of one seed. A frozen process stops
-itself (SIGSTOP) at a named step of a transaction, or is stopped anywhere. It goes on when its session has ended and
-others have its tasks, but before the broker aborts the transaction. At the end every word's counts in the output and in
-the changelog are compared with the input topic. A run that does not come to its end must say why, in a warning.
+A run has two or three processes of one application, half of them with standbys, a steady feed, and events of one seed.
+A frozen process stops itself (SIGSTOP) at a named step of a transaction, or is stopped anywhere. It goes on when its
+session has ended and others have its tasks, but before the broker aborts the transaction. At the end every word's
+counts in the output and in the changelog are compared with the input topic. A run that does not come to its end must
+say why, in a warning.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from kafka.errors import KafkaError
 from tests.support.hanging import HANGING
 
 from apportion.clients.tasks import TaskRunner
+from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.testing import processes
 from apportion.testing.broker import Broker
@@ -49,7 +51,7 @@ SETTLE_S: Final = 120.0
 # -- one process -----------------------------------------------------------------------------------------------------
 
 
-def work(bootstrap: str, name: str, folder: str, journal: str) -> None:
+def work(bootstrap: str, name: str, folder: str, journal: str, standbys: str) -> None:
     """Count words until killed; a line of input names the step of a transaction at which to stop."""
     logging.basicConfig(level="WARNING", format="%(asctime)s %(name)s %(levelname)s %(message)s")
     orders: list[str] = []
@@ -60,7 +62,7 @@ def work(bootstrap: str, name: str, folder: str, journal: str) -> None:
             lines.write(json.dumps({"at": time.time(), "event": event, **more}) + "\n")
 
         while True:
-            with suppress(KafkaError), runner_of(bootstrap, name, Path(folder)) as runner:
+            with suppress(KafkaError), runner_of(bootstrap, name, Path(folder), int(standbys)) as runner:
                 _freeze_at_steps(runner, orders, tell)
                 rounds, active = -1, None
                 while True:
@@ -118,13 +120,14 @@ def _freeze_at_steps(runner: TaskRunner, orders: list[str], tell: Any) -> None:
     delivery.begin, delivery.finish, delivery._wait = begun, finished, waited
 
 
-def runner_of(bootstrap: str, name: str, folder: Path) -> TaskRunner:
+def runner_of(bootstrap: str, name: str, folder: Path, standbys: int) -> TaskRunner:
     """One that commits ten times a second."""
     return TaskRunner(
         Topology.of(Subtopology((f"{name}-in",), f"{name}-changelog")),
         application=name,
         bootstrap_servers=bootstrap,
         state_dir=folder,
+        settings=TaskSettings(num_standby_replicas=standbys),
         guarantee="exactly_once",
         commit_every_s=0.1,
         transaction_timeout_s=TRANSACTION_S,
@@ -142,10 +145,10 @@ def count(runner: TaskRunner, state: Any, record: Any, out: str) -> None:
 class Worker:
     """A process of the application, and what its journal says."""
 
-    def __init__(self, bootstrap: str, name: str, folder: Path) -> None:
+    def __init__(self, bootstrap: str, name: str, folder: Path, standbys: int) -> None:
         self.journal, self.log = folder.with_suffix(".journal"), folder.with_suffix(".log")
         self._command = [sys.executable, "-m", "tests.clients.freezing", "work"]
-        self._command += [bootstrap, name, str(folder), str(self.journal)]
+        self._command += [bootstrap, name, str(folder), str(self.journal), str(standbys)]
         self.start()
 
     def start(self) -> None:
@@ -254,8 +257,8 @@ def run(broker: Broker, seed: int, folder: Path, freezes: int, kills: int, broke
     broker.create_topic(f"{name}-changelog", PARTITIONS, cleanup_policy="compact")
     feed = Feed(broker.bootstrap, f"{name}-in", seed)
     with ExitStack() as stack:
-        letters = "ab" if seed % 2 else "abc"
-        workers = [Worker(broker.bootstrap, name, folder / f"{name}-{letter}") for letter in letters]
+        letters, standbys = "ab" if seed % 2 else "abc", seed // 2 % 2
+        workers = [Worker(broker.bootstrap, name, folder / f"{name}-{letter}", standbys) for letter in letters]
         for worker in workers:
             stack.callback(worker.kill)
         until("all tasks run", 60, lambda: sum(len(w.tasks("active")) for w in workers) == PARTITIONS)

@@ -443,6 +443,15 @@ def test_a_guarantee_that_there_is_not_is_refused(words: WordCounts) -> None:
         words.start("a", "at_most_once")
 
 
+@pytest.mark.parametrize("name", ["isolation_level", "enable_auto_commit", "partition_assignment_strategy"])
+def test_a_setting_of_the_consumer_that_would_count_twice_or_not_at_all_is_refused(
+    words: WordCounts, name: str
+) -> None:
+    """With read_uncommitted a member reads on from an offset that another one's open transaction may yet move."""
+    with pytest.raises(BadInput, match=rf"consumer\['{name}'\].*a setting that the runner makes itself"):
+        words.start("a", consumer={name: "read_uncommitted"})
+
+
 def test_a_producer_that_another_one_of_its_id_replaced_begins_anew(
     words: WordCounts, caplog: pytest.LogCaptureFixture
 ) -> None:

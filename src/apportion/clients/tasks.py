@@ -67,6 +67,7 @@ COMMIT_BYTES: Final = 16 << 20
 """With ``commit_every_s``, changes and outputs of so many bytes are committed before the time."""
 HOLD_S: Final = (1.0, 30.0)
 """Exactly once, how long a task whose changelog refused something waits: doubled each time, from first to second."""
+OWN_SETTINGS: Final = ("group_id", "enable_auto_commit", "auto_offset_reset", "partition_assignment_strategy")
 Guarantee = Literal["at_least_once", "exactly_once"]
 Heard = Callable[[Task], None]
 
@@ -105,7 +106,8 @@ class TaskRunner:
     consumer
         More settings of the group's consumer: ``session_timeout_ms``, ``max_poll_records`` ...
     Raises
-        BadInput for a login or TLS of the group's consumer alone, Unavailable without the topics, KafkaError.
+        BadInput for a login or TLS of the group's consumer alone, or for a setting that the runner makes itself,
+        Unavailable without the topics, KafkaError.
     """
 
     def __init__(
@@ -134,6 +136,9 @@ class TaskRunner:
                 raise BadInput(
                     f"consumer[{name!r}]", "a setting of the group's consumer alone", "it in connection={...}"
                 )
+            # Other readers than those of committed records get offsets that a transaction may yet change.
+            if name in OWN_SETTINGS or (name == "isolation_level" and guarantee == "exactly_once"):
+                raise BadInput(f"consumer[{name!r}]", "a setting that the runner makes itself", "none there")
         if guarantee not in get_args(Guarantee):
             raise BadInput("guarantee", repr(guarantee), " or ".join(get_args(Guarantee)))
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
