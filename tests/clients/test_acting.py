@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 from apportion.clients import Acting
 from apportion.clients import acting as acting_module
 from apportion.clients.bridge import Bridge
 from apportion.clients.lag_feed import LagFeed
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.wire.assignment import Assignment
@@ -78,7 +78,7 @@ class Leader:
             JoiningMember(name, None, Subscription(("t",), owned=(("t", tuple(ids)),) if ids else (), generation=5))
             for name, ids in holds.items()
         ]
-        answers = self.bridge.assign(members, Four(), "g", self.generation)
+        answers = assign(self.bridge, members, Four(), "g", self.generation)
         self.bridge.on_assignment(answers["a"], self.generation, "g")
         return {name: owned(answer) for name, answer in answers.items()}
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.strategy.codec import Claim, Holding, Stateless
@@ -33,7 +33,7 @@ def joining(strategy: str, capacity: dict[str, int], keeps: bool = False) -> lis
 @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "lag-aware"])
 def test_a_leader_plans_by_the_capacities_that_members_bring(strategy: str) -> None:
     members = joining(strategy, {"a": 4, "b": 1})
-    told = Bridge(strategy, Options()).assign(members, Metadata())
+    told = assign(Bridge(strategy, Options()), members, Metadata())
     assert {name: sum(len(ids) for _, ids in given.partitions) for name, given in told.items()} == {"a": 8, "b": 2}
 
 

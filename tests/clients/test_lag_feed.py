@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.clients.joining import JoiningMember, assign
 from tests.serve.running import until
 
 from apportion.clients.bridge import Bridge
 from apportion.clients.lag_feed import LagFeed, Sampled, folder_offsets, kafka_offsets
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.testing.broker import Broker
 from apportion.wire.subscription import Subscription
@@ -38,7 +38,7 @@ def plan(feed: LagFeed, caplog: pytest.LogCaptureFixture) -> tuple[Any, str]:
     seen: list[Any] = []
     bridge = Bridge("lag-aware", Options(lag=feed, on_plan=seen.append))
     with caplog.at_level("INFO", logger="apportion.clients"):
-        bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics())
+        assign(bridge, [JoiningMember("a", None, Subscription(("t",)))], Topics())
     return seen[0].plan.measures, caplog.text
 
 
@@ -88,7 +88,7 @@ def test_without_a_feed_each_plan_warns_once_and_claims_nothing_of_lag(caplog: p
     for generation in (1, 2):
         caplog.clear()
         with caplog.at_level("WARNING", logger="apportion.clients"):
-            bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics(), "g", generation)
+            assign(bridge, [JoiningMember("a", None, Subscription(("t",)))], Topics(), "g", generation)
         assert [record.getMessage() for record in caplog.records] == [
             "the plan counts partitions: lag-aware was given no lag, as by assignor(..., lag=feed)"
         ]
@@ -99,7 +99,7 @@ def test_without_a_feed_each_plan_warns_once_and_claims_nothing_of_lag(caplog: p
 def test_a_strategy_that_looks_at_no_lag_does_not_miss_it(caplog: pytest.LogCaptureFixture):
     for strategy, options in (("sticky", {}), ("lag-aware", {"by": "weight"})):
         bridge = Bridge(strategy, Options(), options)
-        bridge.assign([JoiningMember("a", None, Subscription(("t",)))], Topics())
+        assign(bridge, [JoiningMember("a", None, Subscription(("t",)))], Topics())
     assert "lag" not in caplog.text
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from tests.clients.joining import JoiningMember, assign
 from tests.support.member import PythonMember
 
 from apportion.assignors import find
 from apportion.clients.bridge import Bridge
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.strategy.codec import Holding
 from apportion.testing.broker import Broker
@@ -41,7 +41,7 @@ def joining(name: str, strategy: str, owned: Held, generation: int | None, *, ke
 
 
 def led(strategy: str, members: Sequence[JoiningMember]) -> dict[str, set[int]]:
-    shares = Bridge(find(strategy), Options()).assign(members, Topics(), "g", 9)
+    shares = assign(Bridge(find(strategy), Options()), members, Topics(), "g", 9)
     return {name: {p for _, ids in share.partitions for p in ids} for name, share in shares.items()}
 
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 from apportion.arrays import NOBODY
 from apportion.clients.bridge import Bridge
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance, record
 from apportion.model.build import build
@@ -46,10 +46,10 @@ def test_every_plan_leaves_one_line_and_calls_the_hook(caplog: pytest.LogCapture
     seen: list[PlannedRebalance] = []
     bridge = Bridge("cooperative-sticky", Options(on_plan=seen.append))
     with caplog.at_level("INFO", logger="apportion.clients"):
-        bridge.assign([joined("a")], Topics(), "g", 1)
-        bridge.assign([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
-        bridge.assign([joined("a", (0, 1), 2), joined("b")], Topics(), "g", 3)
-        bridge.assign([joined("a", (0, 1), 3), joined("b", (2, 3), 3)], Topics(5), "g", 4)
+        assign(bridge, [joined("a")], Topics(), "g", 1)
+        assign(bridge, [joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
+        assign(bridge, [joined("a", (0, 1), 2), joined("b")], Topics(), "g", 3)
+        assign(bridge, [joined("a", (0, 1), 3), joined("b", (2, 3), 3)], Topics(5), "g", 4)
     lines = [record for record in caplog.records if record.getMessage().startswith("rebalance ")]
     assert [line.apportion for line in lines] == [rebalance.to_dict() for rebalance in seen]  # type: ignore[attr-defined]
     assert [(r.generation, r.moved, r.kept, r.given, r.withheld) for r in seen] == [
@@ -68,7 +68,7 @@ def test_every_plan_leaves_one_line_and_calls_the_hook(caplog: pytest.LogCapture
 
 def test_a_hook_that_fails_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture):
     bridge = Bridge("range", Options(on_plan=lambda rebalance: 1 / 0))
-    told = bridge.assign([joined("a")], Topics())
+    told = assign(bridge, [joined("a")], Topics())
     assert told["a"].partitions == (("t", (0, 1, 2, 3)),)
     assert "the on_plan hook failed" in caplog.text
 
@@ -80,7 +80,7 @@ def test_the_prometheus_example_of_the_docs_counts(prometheus):
     scope: dict[str, Any] = {}
     exec(code[1], scope)  # noqa: S102 - our own page
     bridge = Bridge("cooperative-sticky", Options(on_plan=scope["to_prometheus"]))
-    bridge.assign([joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
+    assign(bridge, [joined("a", (0, 1, 2, 3), 1), joined("b")], Topics(), "g", 2)
     value = client.REGISTRY.get_sample_value
     assert value("apportion_rebalances_total", {"group": "g"}) == 1
     assert value("apportion_moved_partitions_total", {"group": "g"}) == 2
@@ -150,5 +150,5 @@ def test_a_strategy_of_your_own_brings_its_own_memory():
         def assign(self, group: Any) -> Any:
             return group.owner
 
-    told = Bridge(Mine(), Options()).assign([joined("a")], Topics())
+    told = assign(Bridge(Mine(), Options()), [joined("a")], Topics())
     assert told["a"].partitions == (("t", (3,)),)

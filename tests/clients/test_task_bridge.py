@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.clients.joining import JoiningMember, assign
 from tests.support.examples import examples
 
 from apportion.clients.bridge import Bridge
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
@@ -77,7 +77,7 @@ class Group:
         """One rebalance, led by the first member; whether anybody has to ask for another one."""
         self.generation += 1
         joined = [member.says() for member in self.members]
-        shares = self.members[0].bridge.assign(joined, BrokerCluster(), "g", self.generation)
+        shares = assign(self.members[0].bridge, joined, BrokerCluster(), "g", self.generation)
         assert set(shares) == {member.name for member in self.members}
         given = [(t, p) for share in shares.values() for t, ids in share.partitions for p in ids]
         assert len(given) == len(set(given)), "no partition goes to two"
@@ -160,7 +160,7 @@ def test_a_member_that_does_not_read_the_sources_gets_nothing_and_breaks_nothing
     group.join("p")
     stranger = TaskBridge(TOPOLOGY, TaskSettings()).subscription(["other"], keeps=True)
     mine = group.members[0]
-    shares = mine.bridge.assign([mine.says(), JoiningMember("stranger", None, stranger)], BrokerCluster())
+    shares = assign(mine.bridge, [mine.says(), JoiningMember("stranger", None, stranger)], BrokerCluster())
     assert shares["stranger"].partitions == ()
     assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
 
@@ -178,7 +178,7 @@ def test_a_member_with_another_topology_under_one_name_is_named_and_gets_nothing
     theirs = TaskBridge(other, TaskSettings())
     theirs.memory_now = TaskMemory("q")
     said = theirs.subscription(topics, keeps=True)
-    shares = mine.bridge.assign([mine.says(), JoiningMember("stranger", None, said)], BrokerCluster(), "counts")
+    shares = assign(mine.bridge, [mine.says(), JoiningMember("stranger", None, said)], BrokerCluster(), "counts")
     assert shares["stranger"].partitions == ()
     assert sum(len(ids) for _, ids in shares[mine.name].partitions) == sum(SIZES.values())
     (line,) = [record.getMessage() for record in caplog.records if "another topology" in record.getMessage()]
@@ -224,7 +224,7 @@ def test_what_is_held_is_looked_up_among_the_topics_and_not_compared_with_each()
     subscription = Bridge("cooperative-sticky", Options()).subscription(names, keeps=True, holds=owned)
     assert len(subscription.owned) == 500
     leader = TaskBridge(TOPOLOGY, TaskSettings())
-    leader.assign([JoiningMember("m", None, Subscription((*SIZES, *names), None, owned, 1))], BrokerCluster())
+    assign(leader, [JoiningMember("m", None, Subscription((*SIZES, *names), None, owned, 1))], BrokerCluster())
     assert Compared.compared < 50 * 500
 
 
@@ -236,10 +236,10 @@ def test_who_missed_a_rebalance_has_no_claim_on_what_others_run_now() -> None:
     group.settle()
     late, current = group.members
     late.bridge.last = type(late.bridge.last)(late.held, 0, keeps=True)
-    shares = current.bridge.assign([late.says(), current.says()], BrokerCluster())
+    shares = assign(current.bridge, [late.says(), current.says()], BrokerCluster())
     assert set(current.held) <= set(shares[current.name].partitions), "the newer claim stands"
     late.held = current.held
-    shares = current.bridge.assign([late.says(), current.says()], BrokerCluster())
+    shares = assign(current.bridge, [late.says(), current.says()], BrokerCluster())
     assert set(current.held) <= set(shares[current.name].partitions), "on the same tasks, too"
 
 
@@ -255,12 +255,12 @@ def test_a_member_of_another_topology_lets_go_before_its_tasks_run_elsewhere() -
     theirs.memory_now = TaskMemory("p")
     theirs.last = old.bridge.last
     said = theirs.subscription(topics, keeps=True, holds=old.held)
-    shares = new.bridge.assign([JoiningMember("old", None, said), new.says()], BrokerCluster())
+    shares = assign(new.bridge, [JoiningMember("old", None, said), new.says()], BrokerCluster())
     given = {(topic, p) for topic, ids in shares[new.name].partitions for p in ids}
     assert given == {(topic, p) for topic, ids in new.held for p in ids}, "only what it had"
     assert shares["old"].partitions == ()
     said = theirs.subscription(topics, keeps=True, holds=())
-    shares = new.bridge.assign([JoiningMember("old", None, said), new.says()], BrokerCluster())
+    shares = assign(new.bridge, [JoiningMember("old", None, said), new.says()], BrokerCluster())
     assert sum(len(ids) for _, ids in shares[new.name].partitions) == sum(SIZES.values())
 
 

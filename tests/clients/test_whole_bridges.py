@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 import apportion
 from apportion.acting.rule import Acting
@@ -17,7 +18,6 @@ from apportion.clients.bridge import Bridge, bridge_for
 from apportion.clients.broker_takeover import TakeoverWatch
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.lag_feed import LagFeed
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.clients.topic_metadata import ClientMetadata
@@ -130,7 +130,7 @@ def test_a_leader_tells_the_time_from_where_its_call_began(monkeypatch: pytest.M
     monkeypatch.setattr("apportion.clients.bridge.time.perf_counter", lambda: next(now))
     news: list[PlannedRebalance] = []
     bridge = Bridge("sticky", Options(on_plan=news.append))
-    bridge.assign([joining("a")], Topics())
+    assign(bridge, [joining("a")], Topics())
     raw = write_subscription(Subscription(("t",)))
     assert list(bridge.lead(JoinedGroup(["a"], [None], [raw]), Topics(), "g", None, 20.0)) == ["a"]
     bridge.lead(JoinedGroup(["a"], [None], [raw]), Topics())
@@ -143,12 +143,12 @@ def test_a_leader_tells_the_time_from_where_its_call_began(monkeypatch: pytest.M
 def test_a_record_without_a_hook_is_made_only_where_somebody_reads_the_log(caplog: pytest.LogCaptureFixture) -> None:
     bridge = Bridge("cooperative-sticky", Options())
     caplog.set_level(logging.WARNING, "apportion.clients")
-    assert {who: one.partitions for who, one in bridge.assign(
+    assert {who: one.partitions for who, one in assign(bridge,
         [joining("a", 0, 1, 2, 3), joining("b")], Topics(), "g", 1
     ).items()} == {"a": (("t", (0, 1)),), "b": ()}  # fmt: skip
     assert caplog.records == []
     caplog.set_level(logging.INFO, "apportion.clients")
-    bridge.assign([joining("a", 0, 1), joining("b")], Topics(), "g", 2)
+    assign(bridge, [joining("a", 0, 1), joining("b")], Topics(), "g", 2)
     [record] = caplog.records
     assert 'moved=0 kept=2 given=2 withheld=0 ignored=0 why="hand-over of what was withheld"' in record.getMessage()
     values = record.apportion  # type: ignore[attr-defined]
@@ -160,7 +160,7 @@ def test_a_record_without_a_hook_is_made_only_where_somebody_reads_the_log(caplo
     caplog.clear()
     failing = Bridge("range", Options(on_plan=lambda news: 1 / 0))
     caplog.set_level(logging.ERROR, "apportion.clients")
-    failing.assign([joining("a")], Topics())
+    assign(failing, [joining("a")], Topics())
     assert caplog.messages == ["the on_plan hook failed; the rebalance goes on"]
     assert caplog.records[0].exc_info is not None
 
@@ -171,7 +171,7 @@ def test_offsets_stand_beside_the_partitions_that_there_are() -> None:
     table = {"gap": {0: {"lag": 5}, 2: {"lag": 70}, 3: {"lag": 6}}, "t": {3: {"begin": 2, "end": 90}}}
     for reset, lag in (("earliest", 88), ("latest", 0)):
         options = Options(lag=feed(table), on_plan=news.append, auto_offset_reset=reset)
-        Bridge("lag-aware", options).assign([joining("a", topics=("gap", "t"))], Topics())
+        assign(Bridge("lag-aware", options), [joining("a", topics=("gap", "t"))], Topics())
         plan = news[-1].plan
         assert plan is not None
         known = {plan.group.name_of(p): int(plan.group.lag[p]) for p in np.flatnonzero(plan.group.lag_known).tolist()}
@@ -185,14 +185,14 @@ def test_the_second_round_of_a_hand_over_by_lag_gives_what_the_first_promised() 
     one = LagFeed("g", lambda *_: now, topics=["t"])
     one.refresh()
     bridge = Bridge("cooperative-lag-aware", Options(lag=one, on_plan=news.append), {"max_skew": 3})
-    first = bridge.assign([joining("a", 0, 1), joining("b", 2, 3)], Topics(), "g", 1)
+    first = assign(bridge, [joining("a", 0, 1), joining("b", 2, 3)], Topics(), "g", 1)
     plan = news[0].plan
     assert plan is not None
     assert (news[0].withheld, plan.settings, plan.cooperative) == (1, {"max_skew": 3}, True)
     now["t"] = {p: {"lag": lag} for p, lag in enumerate((0, 3000, 3000, 0))}
     one.refresh()
     held = {who: [p for _, ids in answer.partitions for p in ids] for who, answer in first.items()}
-    again = bridge.assign([joining(who, *ids) for who, ids in held.items()], Topics(), "g", 2)
+    again = assign(bridge, [joining(who, *ids) for who, ids in held.items()], Topics(), "g", 2)
     second = news[1].plan
     assert second is not None
     assert {who: dict(answer.partitions) for who, answer in again.items()} == {
@@ -200,10 +200,10 @@ def test_the_second_round_of_a_hand_over_by_lag_gives_what_the_first_promised() 
     }
     assert (second.settings, second.assignor, second.cooperative) == ({"max_skew": 3}, plan.assignor, True)
     assert (news[1].why, news[1].cause) == ("hand-over of what was withheld", "group")
-    third = bridge.assign([joining(who, *dict(one.partitions)["t"]) for who, one in again.items()], Topics(), "g", 3)
+    third = assign(bridge, [joining(who, *dict(one.partitions)["t"]) for who, one in again.items()], Topics(), "g", 3)
     assert third != again, "the promise holds for one round"
     plain = Bridge("cooperative-lag-aware", Options(on_plan=news.append))
-    plain.assign([joining("a", 0, 1, 2, 3), joining("b")], Topics(), "g", 1)
+    assign(plain, [joining("a", 0, 1, 2, 3), joining("b")], Topics(), "g", 1)
     assert plain._hand_over is None
 
 
@@ -346,7 +346,7 @@ def test_warm_ups_wait_as_long_as_they_may_and_say_what_is_cold(
         def is_alive(self) -> bool:
             return True
 
-    monkeypatch.setattr(warm_up, "Thread", Thread)
+    monkeypatch.setattr(warm_up, "threading", SimpleNamespace(Thread=Thread))
     up = WarmUp(lambda places: None, 2.5)
     assert up._assigned == (b"", frozenset())
     up.assigned(Assignment((("t", (0,)),), told[0]))

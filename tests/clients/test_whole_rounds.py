@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.lag_feed import folder_offsets
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.rebalance import Causes, SeenGroup
 from apportion.clients.task_bridge import TaskBridge
@@ -76,8 +76,8 @@ def test_each_task_runs_on_one_member_through_all_rounds_and_the_leader_answers_
         raws = [write_subscription(one) for one in said.values()]
         leader = next(iter(bridges.values()))
         given = leader.lead(JoinedGroup(list(said), [None] * len(said), raws), Cluster(SIZES), "g", generation)
-        assert {who: read_assignment(raw) for who, raw in given.items()} == leader.assign(
-            members, Cluster(SIZES), "g", generation
+        assert {who: read_assignment(raw) for who, raw in given.items()} == assign(
+            leader, members, Cluster(SIZES), "g", generation
         )
         for who, bridge in bridges.items():
             bridge.on_assignment(read_assignment(given[who]), generation, "g")
@@ -153,7 +153,7 @@ def test_each_task_of_odd_groups_runs_on_one_member(seed: int) -> None:
         leader = draw.choice(list(bridges.values()))
         given = leader.lead(joined, Gaps(sizes), "g", generation)
         members = [JoiningMember(who, None, one) for who, one in said.items()]
-        again = leader.assign(members, Gaps(sizes), "g", generation)
+        again = assign(leader, members, Gaps(sizes), "g", generation)
         assert {who: write_assignment(one) for who, one in again.items()} == given
         for who, bridge in bridges.items():
             if draw.random() < 0.85:
@@ -169,7 +169,7 @@ def test_a_leader_without_a_member_that_may_run_tasks_tells_each_that_it_has_not
     assert (bridge.options.rack, bridge.rounds, bridge.last_plan, bridge.last.generation) == ("a", 0, None, None)
     said = [JoiningMember(who, None, Subscription(("clicks",))) for who in "ba"]
     nothing = Assignment((), write_orders(TaskAssignment()))
-    assert list(bridge.assign(said, Cluster(SIZES)).items()) == [("a", nothing), ("b", nothing)]
+    assert list(assign(bridge, said, Cluster(SIZES)).items()) == [("a", nothing), ("b", nothing)]
     assert bridge.last_plan is None
     bridge.on_assignment(Assignment((("clicks", (1,)),), write_orders(TaskAssignment(active=((0, 1),)))), 7)
     assert (bridge.last.owned, bridge.last.generation, bridge.last.keeps, bridge.rounds) == (

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 import apportion
 from apportion.acting.rule import Acting
@@ -17,7 +18,6 @@ from apportion.clients.broker_takeover import TakeoverWatch, policy, sentence
 from apportion.clients.confluent_settings import member_settings, rack_of
 from apportion.clients.error_sentences import sentence as error_sentence
 from apportion.clients.lag_feed import LagFeed, Sampled
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.member_facts import MemberFacts
 from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance, line_of
@@ -407,7 +407,7 @@ def test_a_leader_says_what_it_did_not_know(caplog: pytest.LogCaptureFixture) ->
     caplog.set_level(logging.INFO, "apportion.clients")
 
     def assigned(bridge: Bridge, *topics: str) -> None:
-        bridge.assign([JoiningMember("a", None, Subscription(topics))], Topics(), "g", 4)
+        assign(bridge, [JoiningMember("a", None, Subscription(topics))], Topics(), "g", 4)
 
     assigned(Bridge("lag-aware", Options()), "t", "unknown")
     assert caplog.messages[0] == "no metadata yet of ['unknown']: they get no owner in this round"
@@ -420,8 +420,12 @@ def test_a_leader_says_what_it_did_not_know(caplog: pytest.LogCaptureFixture) ->
     assert caplog.messages[0].startswith("the plan counts partitions, since the offsets of the lag feed cannot be used")
     caplog.clear()
     claims = (("t", (0, 9)), ("gone", (1,)))
-    Bridge("cooperative-sticky", Options()).assign(
-        [JoiningMember("a", None, Subscription(("t",), None, claims, 3))], Topics(), "g", 4
+    assign(
+        Bridge("cooperative-sticky", Options()),
+        [JoiningMember("a", None, Subscription(("t",), None, claims, 3))],
+        Topics(),
+        "g",
+        4,
     )
     assert caplog.messages[0] == "member 'a' claims what does not exist, such as gone-1; the claim falls"
     line = caplog.messages[1]

@@ -11,13 +11,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.clients.joining import JoiningMember, assign
 
 import apportion
 from apportion import Fact, Group
 from apportion.arrays import NOBODY, Ints
 from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.member_facts import FactSource
 from apportion.clients.options import Options
 from apportion.errors import BadInput
@@ -188,7 +188,7 @@ def test_a_leader_plans_by_what_members_say_at_each_join() -> None:
 
     def winner() -> str:
         joining = [JoiningMember(name, None, one.subscription(["t"], keeps=False)) for name, one in members.items()]
-        answers = bridge(Warmest()).assign(joining, Metadata())
+        answers = assign(bridge(Warmest()), joining, Metadata())
         [name] = [name for name, given in answers.items() if given.partitions]
         return name
 
@@ -240,7 +240,7 @@ def test_a_capacity_is_not_lost_for_a_codec_of_ones_own(caplog: pytest.LogCaptur
     joining = [
         JoiningMember(f"m{n}", None, bridge(Roomy(), capacity=n).subscription(["t"], keeps=False)) for n in (1, 9, 2)
     ]
-    assert bridge(Roomy()).assign(joining, Metadata())["m9"].partitions
+    assert assign(bridge(Roomy()), joining, Metadata())["m9"].partitions
     with caplog.at_level(logging.WARNING, "apportion.clients"):
         bridge(Warmest(), capacity=2)
     assert "capacity=2 counts for nothing under 'warmest'" in caplog.text
@@ -318,7 +318,7 @@ def test_a_codec_that_claims_what_cannot_be_costs_its_member_the_claims_alone(
         memory = Nonsense()
 
     joining = [JoiningMember("a", None, Subscription(("t",)))]
-    answers = bridge(Strange()).assign(joining, Metadata())
+    answers = assign(bridge(Strange()), joining, Metadata())
     assert answers["a"].partitions == (("t", (0, 1, 2, 3)),)
     assert "member 'a' remembers nothing" in caplog.text
 

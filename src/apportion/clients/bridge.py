@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Literal, Self
 
@@ -33,7 +33,6 @@ from apportion.assignors import Assignor, find
 from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
 from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.member_facts import FactSource, MemberFacts
 from apportion.clients.options import OffsetFeed, Options
 from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
@@ -48,11 +47,11 @@ from apportion.planning import plan as make_plan
 from apportion.strategy.codec import Holding, UserDataCodec, with_facts
 from apportion.strategy.settings import changed_settings
 from apportion.strategy.traits import OnForeign, traits_of
-from apportion.wire.assignment import Assignment, read_assignment
+from apportion.wire.assignment import Assignment
 from apportion.wire.assignment_columns import write_assignments
 from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
-from apportion.wire.subscription import Subscription, write_subscription
+from apportion.wire.subscription import Subscription
 
 log = logging.getLogger("apportion.clients")
 
@@ -160,23 +159,6 @@ class Bridge:
         values = {"group": group, "generation": generation, "assignor": self.name, "partitions": len(now)}
         log.info("%s", line_of("assigned", {**values, "gained": gained, "lost": lost}))
         return again
-
-    def assign(
-        self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
-    ) -> dict[str, Assignment]:
-        """As leader, where somebody else decoded what members sent: every member's share.
-
-        Raises
-            BrokenAssignor where a strategy's answer is no plan; never for what another member sent.
-        """
-        began = time.perf_counter()
-        joined = JoinedGroup(
-            [member.member_id for member in members],
-            [member.instance_id for member in members],
-            [write_subscription(member.subscription) for member in members],
-        )
-        answers = self.lead(joined, cluster, group, generation, began)
-        return {member: read_assignment(answer) for member, answer in answers.items()}
 
     def lead(
         self,

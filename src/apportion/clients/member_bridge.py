@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Protocol, Self
 
 from apportion.clients.joined_group import JoinedGroup
@@ -13,15 +12,6 @@ from apportion.strategy.traits import OnForeign
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription
-
-
-@dataclass(frozen=True, slots=True)
-class JoiningMember:
-    """One member at the door: who it is and what it sent."""
-
-    member_id: str
-    instance_id: str | None
-    subscription: Subscription
 
 
 class MemberBridge(Protocol):
@@ -51,12 +41,6 @@ class MemberBridge(Protocol):
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> bool:
         """Remember what this member was told; whether it joins again at once."""
-        ...
-
-    def assign(
-        self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
-    ) -> dict[str, Assignment]:
-        """As leader, where somebody else decoded what members sent: every member's share."""
         ...
 
     def lead(

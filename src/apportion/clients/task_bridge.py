@@ -16,7 +16,6 @@ import numpy as np
 from apportion.assignors.streams import Streams
 from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_bridge import JoiningMember
 from apportion.clients.options import Options
 from apportion.clients.rebalance import line_of
 from apportion.clients.topic_metadata import ClusterMetadata
@@ -117,47 +116,6 @@ class TaskBridge:
             return orders
         return TaskAssignment(lost=f"they name task {Task(*unknown)}, and there are {count} sub-topologies")
 
-    def assign(
-        self, members: Sequence[JoiningMember], cluster: ClusterMetadata, group: str = "", generation: int | None = None
-    ) -> dict[str, Assignment]:
-        """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
-        sizes, racks = self._sources(cluster, any(member.subscription.rack for member in members))
-        known = _members(members, self.topology, sizes)
-        holders = _holders(members)
-        excluded = self._excluded(members, known, sizes, group)
-        known = [member for member in known if member.member_id not in excluded]
-        nothing = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(excluded)}
-        if not known:
-            return nothing
-        plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
-        self.last_plan = plan
-        log.info("%s", line_of("planned", {"group": group, "generation": generation, **plan.measures}))
-        return nothing | _shares(plan, known, self.topology, sizes, holders)
-
-    def _excluded(
-        self, members: Sequence[JoiningMember], known: Sequence[_Member], sizes: Mapping[str, int], group: str
-    ) -> set[str]:
-        """Members that are in the wrong group, each named in the log; they get nothing, and may not break the rest.
-
-        One that does not read the sources can run no task. To one with another topology a task's number means other
-        work, even where it reads the same topics.
-        """
-        excluded: set[str] = set()
-        for member, stated in zip(members, known, strict=True):
-            if not set(sizes) <= set(member.subscription.topics):
-                excluded.add(member.member_id)
-                log.warning(
-                    "member %r of group %r does not read %s; it gets nothing", member.member_id, group, list(sizes)
-                )
-            elif stated.memory.topology not in ("", self.topology.digest):
-                excluded.add(member.member_id)
-                log.warning(
-                    "member %r (process %r) of group %r runs another topology, %s, than its leader, %s: it gets "
-                    "nothing; give applications names of their own, or run one version",
-                    *(member.member_id, stated.process, group, stated.memory.topology, self.topology.digest),
-                )
-        return excluded
-
     def lead(
         self,
         joined: JoinedGroup,
@@ -166,15 +124,42 @@ class TaskBridge:
         generation: int | None = None,
         began: float | None = None,
     ) -> dict[str, bytes]:
-        """Plan from the members' bytes to the answers' bytes; the members' task memories are looked at one by one."""
-        members = [
-            JoiningMember(member, instance or None, joined.subscriptions.one(m))
-            for m, (member, instance) in enumerate(zip(joined.ids, joined.instance_ids, strict=True))
-        ]
-        return {
-            member: write_assignment(share)
-            for member, share in self.assign(members, cluster, group, generation).items()
-        }
+        """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
+        sent = {member: joined.subscriptions.one(m) for m, member in enumerate(joined.ids)}
+        sizes, racks = self._sources(cluster, any(subscription.rack for subscription in sent.values()))
+        known = _members(sent, self.topology, sizes)
+        excluded = self._excluded(sent, known, sizes, group)
+        known = [member for member in known if member.member_id not in excluded]
+        shares = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(excluded)}
+        if known:
+            plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
+            self.last_plan = plan
+            log.info("%s", line_of("planned", {"group": group, "generation": generation, **plan.measures}))
+            shares |= _shares(plan, known, self.topology, sizes, _holders(sent))
+        return {member: write_assignment(share) for member, share in shares.items()}
+
+    def _excluded(
+        self, sent: Mapping[str, Subscription], known: Sequence[_Member], sizes: Mapping[str, int], group: str
+    ) -> set[str]:
+        """Members that are in the wrong group, each named in the log; they get nothing, and may not break the rest.
+
+        One that does not read the sources can run no task. To one with another topology a task's number means other
+        work, even where it reads the same topics.
+        """
+        excluded: set[str] = set()
+        for stated in known:
+            member = stated.member_id
+            if not set(sizes) <= set(sent[member].topics):
+                excluded.add(member)
+                log.warning("member %r of group %r does not read %s; it gets nothing", member, group, list(sizes))
+            elif stated.memory.topology not in ("", self.topology.digest):
+                excluded.add(member)
+                log.warning(
+                    "member %r (process %r) of group %r runs another topology, %s, than its leader, %s: it gets "
+                    "nothing; give applications names of their own, or run one version",
+                    *(member, stated.process, group, stated.memory.topology, self.topology.digest),
+                )
+        return excluded
 
     def _sources(
         self, cluster: ClusterMetadata, racks: bool
@@ -188,36 +173,32 @@ class TaskBridge:
         return sizes, {(t, p): frozenset(names) for t in topics for p, names in cluster.racks(t).items()}
 
 
-def _members(members: Sequence[JoiningMember], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
-    """What each said, with the claims of those who missed a rebalance taken away."""
+def _members(sent: Mapping[str, Subscription], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
+    """What each member says, with the claims of those who missed a rebalance taken away."""
     reads = {
         pair: task for task in topology.tasks(sizes) for pair in topology.partitions_of(task, sizes)
     }  # (topic, partition) to the task that reads it
-    newest = max(
-        (generation for member in members if (generation := member.subscription.generation) is not None), default=-1
-    )
+    newest = max((one.generation for one in sent.values() if one.generation is not None), default=-1)
     leaders_view = []
-    for member in members:
-        memory = read_memory(member.subscription.user_data)
+    for member, subscription in sent.items():
+        memory = read_memory(subscription.user_data)
         if memory.lost:
-            log.warning("member %r remembers no tasks: %s", member.member_id, memory.lost)
-        holds = frozenset((topic, p) for topic, ids in member.subscription.owned for p in ids)
-        fresh = member.subscription.generation == newest
+            log.warning("member %r remembers no tasks: %s", member, memory.lost)
+        holds = frozenset((topic, p) for topic, ids in subscription.owned for p in ids)
+        fresh = subscription.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
-        process = memory.process or member.member_id
-        leaders_view.append(_Member(member.member_id, process, member.subscription.rack, memory, runs))
+        leaders_view.append(_Member(member, memory.process or member, subscription.rack, memory, runs))
     return leaders_view
 
 
-def _holders(members: Sequence[JoiningMember]) -> Holders:
+def _holders(sent: Mapping[str, Subscription]) -> Holders:
     """Who still holds what: excluded too, for what they read, since they let go only when they hear the answer."""
     holders: Holders = {}
-    for member in members:
-        generation = -1 if member.subscription.generation is None else member.subscription.generation
-        reads = set(member.subscription.topics)
-        for topic, ids in member.subscription.owned:
-            for p in ids if topic in reads else ():
-                holders.setdefault((topic, p), {})[member.member_id] = generation
+    for member, subscription in sent.items():
+        generation = -1 if subscription.generation is None else subscription.generation
+        for topic, ids in subscription.owned:
+            for p in ids if topic in subscription.topics else ():
+                holders.setdefault((topic, p), {})[member] = generation
     return holders
 
 
