@@ -11,6 +11,7 @@ from typing import Any, Final
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, compared, find, known
 from apportion.errors import ApportionError, BadInput, UnknownName
+from apportion.model.frames import Tabular
 from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of
 from apportion.model.measures import measure
@@ -63,7 +64,7 @@ ALL_STRATEGIES_MAX_PARTITIONS: Final = 20_000
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """One group under several strategies.
 
     failed
@@ -96,6 +97,17 @@ class Comparison:
             if judged and (name != "rack_misses" or self.group.knows_racks):
                 best[name] = min(judged, key=lambda p: (Fraction(p.measures[name]), _rank(p)))
         return {measure: named(p) for measure, p in best.items()}
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A row for each strategy: its recipe, its measures, its proof in words, and why it gave no plan."""
+        names = dict.fromkeys(name for p in self.plans for name in p.measures)
+        missing = [None] * len(self.failed)
+        return {
+            "assignor": [*map(named, self.plans), *self.failed],
+            **{name: [*(p.measures.get(name) for p in self.plans), *missing] for name in names},
+            "proof": [*(", ".join(map(" ".join, p.proof.items())) for p in self.plans), *missing],
+            "error": [*([None] * len(self.plans)), *self.failed.values()],
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of ``apportion compare``."""

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
+from apportion.model.frames import Tabular
 from apportion.model.group import Group, MemberState
 from apportion.model.measures import measure
 from apportion.model.to_names import Assignment, collector_paused, owners_to_names, partitions_to_names
@@ -128,7 +129,7 @@ def in_two_rounds(
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(Tabular):
     """A strategy's answer to a group.
 
     answer
@@ -212,6 +213,16 @@ class Plan:
             {"member": members[member], "topic": topic, "partition": number, "why": why}
             for member, topic, number, why in self.group.rejected_claims()
         ]
+
+    def columns(self) -> dict[str, list[Any]]:
+        """A row a partition: its owner in the end, this round and before (None: nobody), its lag (None: unknown)."""
+        group, members = self.group, [*self.group.members, None]  # NOBODY, -1, is the last one
+        topics = [group.topics[t] for t in group.topic_of.tolist()]
+        owners = {"owner": self.owner, "owner_now": self.owner_now, "previous_owner": group.owner}
+        named = {name: [members[m] for m in owner.tolist()] for name, owner in owners.items()}
+        known = zip(group.lag.tolist(), group.lag_known.tolist(), strict=True)
+        lag = [messages if is_known else None for messages, is_known in known]
+        return {"topic": topics, "partition": group.number.tolist(), **named, "lag": lag}
 
     def explain(self) -> list[str]:
         """The certificate in words, a sentence a line."""
