@@ -19,7 +19,7 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 from apportion.clients.restore import EPOCH
 from apportion.clients.stores import SqliteStore
 from apportion.clients.tasks import TaskRunner
-from apportion.errors import BadInput
+from apportion.errors import BadInput, Unavailable
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
 from apportion.testing.broker import Broker, BrokerCluster
@@ -441,6 +441,49 @@ def test_outputs_of_a_task_that_is_lost_before_the_commit_are_not_sent(words: Wo
 def test_a_guarantee_that_there_is_not_is_refused(words: WordCounts) -> None:
     with pytest.raises(BadInput, match="at_least_once or exactly_once"):
         words.start("a", "at_most_once")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_a_record_that_cannot_be_processed_is_parked_with_its_origin_and_the_others_go_on(
+    words: WordCounts, guarantee: str
+) -> None:
+    """Once, though all is undone and given again in between; one beyond the limit stops the application."""
+    words.broker.create_topic(parking := new_name("parked"), 1)
+    a = words.start("a", guarantee, parked_per_minute=1)
+    words.until("both run", lambda: len(a.active) == 2)
+    with KafkaProducer(bootstrap_servers=words.broker.bootstrap) as producer:
+        for value in (b"bad", b"good", b"bad"):
+            producer.send(words.words, value, key=b"k", partition=0, headers=[("trace", b"7")])
+
+    def work() -> list[Any]:
+        given: list[Any] = []
+        while len(given) < 3:
+            for record in itertools.chain.from_iterable(a.poll(50).values()):
+                given.append(record)
+                if record.offset == 0:
+                    a.park(record, topic=parking, why="no number: \u00fc")
+        return given
+
+    given = work()
+    if guarantee == "exactly_once":
+        a._start_over("for the test")
+        given = work()
+    with pytest.raises(Unavailable, match="1 records were parked within a minute, and this one, offset 2 of "):
+        a.park(given[2], topic=parking, why="no number")
+    a.commit()
+    [record] = read(words.broker, parking)
+    origin = {name.removeprefix("apportion-parked-"): value.decode() for name, value in record.headers}
+    assert (record.key, record.value, origin.pop("trace")) == (b"k", b"bad", "7")
+    assert origin == {
+        "application": words.name,
+        "why": "no number: \u00fc",
+        "timestamp": str(given[0].timestamp),
+        "topic": words.words,
+        "partition": "0",
+        "offset": "0",
+    }
+    assert a._consumer.committed(TopicPartition(words.words, 0)) == 3
+    assert a.metrics["parked_records_total"] == 1
 
 
 @pytest.mark.parametrize("name", ["isolation_level", "enable_auto_commit", "partition_assignment_strategy"])

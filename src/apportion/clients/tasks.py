@@ -67,6 +67,7 @@ COMMIT_BYTES: Final = 16 << 20
 """With ``commit_every_s``, changes and outputs of so many bytes are committed before the time."""
 HOLD_S: Final = (1.0, 30.0)
 """Exactly once, how long a task whose changelog refused something waits: doubled each time, from first to second."""
+PARKED_WITHIN_S: Final = 60.0
 OWN_SETTINGS: Final = ("group_id", "enable_auto_commit", "auto_offset_reset", "partition_assignment_strategy")
 Guarantee = Literal["at_least_once", "exactly_once"]
 Heard = Callable[[Task], None]
@@ -100,6 +101,8 @@ class TaskRunner:
     probe_early
         Ask for the next rebalance as soon as the tasks and standbys that are to move here have caught up, not only
         when it is due.
+    parked_per_minute
+        How many records ``park`` takes within a minute.
     connection
         What each of the three clients (the group's consumer, the one that restores, the producer) takes to connect, in
         kafka-python's words: ``security_protocol``, ``sasl_mechanism``, ``ssl_cafile`` ...
@@ -128,6 +131,7 @@ class TaskRunner:
         commit_every_s: float | None = None,
         transaction_timeout_s: float = 10.0,
         probe_early: bool = True,
+        parked_per_minute: int = 60,
         connection: Mapping[str, Any] | None = None,
         consumer: Mapping[str, Any] | None = None,
     ) -> None:
@@ -155,6 +159,9 @@ class TaskRunner:
         self._since: dict[Task, float] = {}
         self.waited_s: dict[Task, float] = {}
         """Task to the seconds that it waited for its state when it last began to run here."""
+        self.parked = 0
+        """Records that ``park`` took."""
+        self._parked, self._parked_per_minute = dict[tuple[str, int, int], float](), parked_per_minute
         self._pid = os.getpid()
         self._round = 0
         self._asks = 0
@@ -299,6 +306,46 @@ class TaskRunner:
         is not sent, and all is done again.
         """
         self._outbox.put(Output(topic, key, value, partition, headers or []))
+
+    def park(self, record: Any, *, topic: str, why: str) -> None:
+        """Send a record that cannot be processed to another topic with the next commit, and go on behind it.
+
+        It keeps its key, value and headers; further headers, which begin with ``apportion-parked-``, say where it was
+        and ``why``. Exactly once, where that is the guarantee. A record that is given again counts once.
+        Raises
+            Unavailable for more than ``parked_per_minute`` records within a minute: then the fault is not theirs.
+        """
+        now = time.monotonic()
+        self._parked = {at: since for at, since in self._parked.items() if now - since < PARKED_WITHIN_S}
+        at = (record.topic, record.partition, record.offset)
+        if at not in self._parked and len(self._parked) >= self._parked_per_minute:
+            raise Unavailable(
+                f"{len(self._parked)} records were parked within a minute, and this one, offset {record.offset} of "
+                f"{record.topic}, partition {record.partition}, is one too many ({why}): if each of them is bad on its "
+                f"own, make the TaskRunner with parked_per_minute above {self._parked_per_minute}; else look for what "
+                "fails in all of them"
+            )
+        self.parked += at not in self._parked
+        self._parked[at] = now
+        origin = {"application": self.application, "why": why, "timestamp": record.timestamp}
+        origin |= dict(zip(("topic", "partition", "offset"), at, strict=True))
+        headers = [(f"apportion-parked-{name}", str(value).encode()) for name, value in origin.items()]
+        log.warning("%s, partition %d, offset %d, goes to %s: %s", *at, topic, why)
+        self.send(topic, record.key, record.value, headers=[*record.headers, *headers])
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Name to value, for any exporter; names that end in ``_total`` only grow."""
+        return {
+            "tasks_active": len(self.active),
+            "tasks_restoring": len(self.restoring),
+            "tasks_standby": len(self.standby),
+            "restore_lag_messages": sum(self.lag.values()),
+            "restored_messages_total": self.restored,
+            "warmed_messages_total": self.warmed,
+            "parked_records_total": self.parked,
+            "undone_commits_total": self._undone,
+        }
 
     def commit(self) -> None:
         """Make all that ``poll`` gave so far lasting: state, outputs, offsets; see the head of this file.
