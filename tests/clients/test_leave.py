@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from apportion.clients import leave
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
+from apportion.testing.peers import JavaMember
 
 from .groups import new_name
 from .test_client_faults import Member, until
@@ -107,6 +108,41 @@ def test_a_member_that_leaves_reads_on_and_its_partitions_wait_for_no_heartbeat(
         assert offsets == list(range(len(offsets))), "some were left out"
         moments = sorted(at for reading in readings for at, p, _ in reading.reads if p == partition and at > began)
         assert max(after - before for before, after in pairwise(moments)) < HEARTBEAT_S / 2
+
+
+@pytest.mark.broker
+def test_a_java_leader_gives_a_leavers_partitions_away_once_it_has_let_go(
+    broker: Broker, stream: tuple[str, list[int]]
+) -> None:
+    """Java's followers hear of the second round with their heartbeats; until then nobody reads, and never two do."""
+    topic, _ = stream
+    group, properties = new_name("java-leads"), {"heartbeat.interval.ms": 1000}
+    java = [JavaMember(broker.bootstrap, group, [topic], properties, strategy="cooperative-sticky") for _ in range(2)]
+    try:
+        until(lambda: [sum(map(len, member.assignment.values())) for member in java] == [3, 3])
+        leaver = Reading(Member(broker, "cooperative-sticky", topic, group, heartbeat_ms=1000))
+        leaver.start()
+        until(lambda: leaver.member.owned() == 2 and leaver.reads)
+        leaver.goes.set()
+        leaver.join(60)
+        assert not leaver.is_alive()
+        gone = time.time()
+        until(lambda: [sum(map(len, member.assignment.values())) for member in java] == [3, 3])
+        time.sleep(2)
+    finally:
+        for member in java:
+            member.close()
+    last_read = {p: offset for _, p, offset in leaver.reads}
+    for partition, offset in last_read.items():
+        firsts = [
+            event["firsts"][topic][str(partition)]
+            for member in java
+            for event in member.events
+            if event["event"] == "records"
+            and event["at"] > gone - 1
+            and str(partition) in event["firsts"].get(topic, {})
+        ]
+        assert min(firsts) == offset + 1, "read twice, or left out"
 
 
 @pytest.mark.broker

@@ -281,8 +281,8 @@ class GroupConsumer:
         """Commit (where that is automatic), leave the group, stop fetching; a second time does nothing.
 
         timeout
-            Seconds that the broker has to answer, half of them the commit and half the good-bye; None: kafka-python's
-            own 30, as many as Java's ``close()`` has. After it the group misses this member when its session ends.
+            Seconds that the broker has to answer, half of them the commit and half the good-bye; None: about 5. After
+            it the group misses this member when its session ends.
 
         In a callback, and in a signal handler that interrupts another call, it returns at once: that call ends soon,
         gives out nothing, and closes, also where the handler raises.

@@ -62,8 +62,8 @@ BEATS: Final = 12
 """How many there are."""
 BEATS_AN_HOUR: Final = 0.05
 """As much more than the regular heartbeats of an hour: what these cost the broker, at most."""
-CLOSE_MS: Final = 4_000
-"""Time that ``close`` gives the broker for the last commit, and again for the good-bye."""
+CLOSE_MS: Final = 2_400
+"""Time that ``close`` gives the broker for the last commit, and again for the good-bye, unless it is told a time."""
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
@@ -421,8 +421,9 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """It takes some seconds at most, however long another member keeps a join waiting."""
-        super().close(autocommit=autocommit, timeout_ms=CLOSE_MS if timeout_ms is None else min(timeout_ms, CLOSE_MS))
+        """Without a time of its own it takes 5 s at most, however long another member keeps a join waiting."""
+        untold = timeout_ms in (None, self.config["request_timeout_ms"])  # the consumer's own default for it
+        super().close(autocommit=autocommit, timeout_ms=CLOSE_MS if untold else timeout_ms)
 
     def hand_over(self, deadline_s: float) -> bool:
         """Join once more as a member that takes nothing, and read on; True once it holds nothing, or time is over."""
