@@ -25,6 +25,7 @@ from apportion.inputs.config import Connection
 from apportion.inputs.load_history import load_histories
 from apportion.inputs.log_tails import Tail
 from apportion.inputs.properties import Properties
+from apportion.serve import derived_state
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
@@ -49,6 +50,10 @@ class Case:
         Of the log; the group's commit, None for none.
     members
         Their names; they want the topic, unless ``wants`` is another.
+    owned
+        Whether the first of them owns it.
+    stable
+        The last stable offset; None: no transaction is open.
     """
 
     begin: Callable[[float], float]
@@ -56,6 +61,8 @@ class Case:
     committed: Callable[[float], float]
     members: Callable[[float], Sequence[str]] = lambda t: ("a",)
     wants: str | None = None
+    owned: bool = True
+    stable: Callable[[float], float] | None = None
 
 
 def steady(value: float) -> Callable[[float], float]:
@@ -96,16 +103,28 @@ CASES: Mapping[str, Case] = {
     # Slower than what is written; faster, with an end in sight.
     "slower": Case(steady(0), per_s(100, 10_000), per_s(50)),
     "faster": Case(steady(0), per_s(100, 900_000), per_s(200)),
+    # A reader that commits every 20 minutes; a burst of 26 minutes that is then worked off within half an hour.
+    "rare-commits": Case(steady(0), per_s(10, 10), lambda t: 10 * 1200 * (t // 1200)),
+    "burst": Case(steady(0), lambda t: 1000 * min(t, 1560), lambda t: min(500 * t, 1000 * min(t, 1560))),
+    # A producer that died in its transaction, and one whose transactions end.
+    "transaction": Case(steady(0), per_s(10, 100), steady(50), stable=steady(50)),
+    "transactions": Case(steady(0), per_s(10, 100), per_s(10, 50), stable=per_s(10, 60)),
+    # Nobody owns a partition that a member wants; a topic was made anew below the commit.
+    "unowned": Case(steady(0), steady(10), steady(10), owned=False),
+    "beyond": Case(steady(0), lambda t: 10 if t > 600 else 30, steady(20)),
 }
 TAILS = {"at-a-marker": Tail(10, False), "marker-expires": Tail(10_000, False), "marker-expired": Tail(11, False)}
 """What is found behind the commits of these; ``stuck-at-one`` has a message there."""
 FIRES = {
-    "PartitionStuck": {"stuck", "stuck-at-one", "empty", "empty-and-quiet", "lost"},
+    "PartitionStuck": {"stuck", "stuck-at-one", "lost"},
+    "OpenTransaction": {"transaction"},
+    "PartitionsWithoutOwner": {"unowned"},
+    "CommitBeyondEnd": {"beyond"},
     "RebalanceStorm": {"storm"},
     "DataAboutToExpireUnread": {"late", "lost"},
     "DataExpiredUnread": {"lost"},
     "NobodyReads": {"empty"},
-    "NeverCaughtUp": {"stuck", "stuck-at-one", "empty", "empty-and-quiet", "slower", "lost", "late", "early"},
+    "NeverCaughtUp": {"stuck", "stuck-at-one", "slower", "lost", "late", "early", "transaction"},
 }
 
 OF_RECORDS = ("PartitionsStandStill", "RebalancesTakeLong")
@@ -116,9 +135,8 @@ def described(name: str, case: Case, t: float) -> DescribedGroup:
     topic, members = f"t-{name}", case.members(t)
     fields = {"instance_id": None, "client_id": "c", "host": "/10.0.0.1", "rack": None}
     wants = case.wants or topic
-    described = {
-        m: {**fields, "topics": [wants], "owned": {wants: [0]} if i == 0 else {}} for i, m in enumerate(members)
-    }
+    owner = members[:1] if case.owned else ()
+    described = {m: {**fields, "topics": [wants], "owned": {wants: [0]} if m in owner else {}} for m in members}
     facts = {
         "state": "Stable" if members else "Empty", "protocol": "range", "kind": "classic", "generation": None,
         "sentences": [], "members": described, "wanted": {wants} if members else set(),
@@ -129,7 +147,8 @@ def described(name: str, case: Case, t: float) -> DescribedGroup:
 def round_of(cases: Mapping[str, Case], t: float) -> Round:
     def log(case: Case) -> TopicLog:
         begin, end = (np.array([int(side(t))], dtype=np.int64) for side in (case.begin, case.end))
-        return TopicLog("id", np.arange(1), begin, end, ((),))
+        stable = np.array([int((case.stable or case.end)(t))], dtype=np.int64)
+        return TopicLog("id", np.arange(1), begin, end, ((),), stable)
 
     topics = {f"t-{name}": log(case) for name, case in cases.items()}
     return Round(at=START + t, brokers=1, groups={n: described(n, c, t) for n, c in cases.items()}, topics=topics)
@@ -212,14 +231,14 @@ def test_each_alert_about_groups_fires_for_those_that_it_is_about_and_for_no_oth
 ) -> None:
     play = played(monkeypatch, CASES, 1.7 * HOUR, 60)
     fired = play.fired(tmp_path, 60)
-    quiet = {name: set[str]() for name in ("ConsumerGroupsUnknown", "SeriesLeftOut", *OF_RECORDS)}
+    quiet = {name: set[str]() for name in ("ConsumerGroupsUnknown", "GroupFault", "SeriesLeftOut", *OF_RECORDS)}
     assert fired == FIRES | quiet
 
 
 def test_a_stuck_partition_is_told_whatever_the_interval(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Sixty rounds of ten seconds end before ten minutes, for which the alert waits."""
+    """Sixty rounds of ten seconds end before the half hour for which a commit that never moved must stand still."""
     cases = {name: CASES[name] for name in ("stuck", "at-a-marker", "one-a-minute", "moving")}
-    assert played(monkeypatch, cases, 1500, 10).fired(tmp_path, 10)["PartitionStuck"] == {"stuck"}
+    assert played(monkeypatch, cases, 2400, 10).fired(tmp_path, 10)["PartitionStuck"] == {"stuck"}
 
 
 def test_markers_that_nobody_may_look_at_alarm_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -271,6 +290,24 @@ def test_a_groups_picture_has_the_lag_of_the_newest_rounds(monkeypatch: pytest.M
     assert len(lag) == 60
     assert lag[-1] == [1000 * (START + 700), state.total_lag] == [1000 * (START + 700), 10_000 + 50 * 700]
     assert [at for at, _ in lag] == sorted(at for at, _ in lag)
+
+
+def test_a_partition_that_moved_before_is_stuck_after_ten_minutes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cases = {"moved": Case(steady(0), per_s(10, 1000), lambda t: 10 * min(t, 300)), "moving": CASES["moving"]}
+    assert played(monkeypatch, cases, 1320, 30).fired(tmp_path, 30)["PartitionStuck"] == {"moved"}
+
+
+def test_what_cannot_be_worked_out_of_a_group_alarms(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(group: Any) -> float | None:
+        if group.name == "stuck":
+            raise IndexError("nobody thought of this")
+        return 1.0
+
+    monkeypatch.setattr(derived_state, "concentration", broken)
+    cases = {name: CASES[name] for name in ("moving", "stuck")}
+    assert played(monkeypatch, cases, 900, 60).fired(tmp_path, 60)["GroupFault"] == {"stuck"}
 
 
 def test_series_beyond_the_bound_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

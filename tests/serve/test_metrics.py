@@ -32,10 +32,10 @@ from apportion.inputs.load_history import load_histories
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
+from apportion.serve import advice, app, derived_state, switched
 from apportion.serve import answers as answering
-from apportion.serve import app, derived_state, switched
 from apportion.serve import collector as collecting
-from apportion.serve.advice import advised
+from apportion.serve.advice import Advisor, advised
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.derived_state import (
@@ -126,7 +126,9 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     settings = ServerSettings(cluster_name='c"1', names="all")
     one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
     found = samples(settings, snapshot(one, settings=settings))
-    assert set(found) == set(BY_NAME) - {"apportion_group_advised_members", *GOVERNED}
+    assert set(found) == set(BY_NAME) - {
+        "apportion_group_advised_members", "apportion_group_partition_stuck_seconds", *GOVERNED
+    }  # fmt: skip
     label = {"cluster_name": 'c"1', "group": NAME}
     nobody = {"member_host": "", "consumer_id": "", "client_id": ""}
     lag = {tuple(had.values())[2:4]: value for had, value in found["kafka_consumergroup_group_lag"]}
@@ -180,7 +182,8 @@ def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
         "kafka_consumergroup_group_lag_seconds",
         "kafka_consumergroup_group_offset",
     ]
-    assert [family.name for family in chosen("") if family.level == "partition"] == of_partitions, "each lag once"
+    every = [family.name for family in chosen("") if family.level == "partition" and family.of != "apportion"]
+    assert every == of_partitions, "each lag once"
     assert set(chosen("-kafka-lag-exporter")) == set(chosen("apportion"))
     assert len(chosen("all,-kafka_brokers")) == len(BY_NAME) - 1
     assert "kafka_brokers" not in {family.name for family in chosen("kafka_exporter,-kafka_brokers")}
@@ -452,6 +455,20 @@ def test_the_advised_number_of_members_follows_the_work_that_comes_in() -> None:
     ends["clicks"].add(1000.0, np.array([9000, 9000, 9000, 1000]))
     assert advised(state, AllEnds(ends), 100) == 3, "90, 90, 90 + 10 a second"
     assert advised(state, AllEnds(ends), 1000) == 1
+
+
+def test_the_advised_number_does_not_swing_with_a_job_of_ten_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve members for ten minutes, one for the next twenty, and so on: twelve stay until an hour is quiet."""
+    needed = iter([12] * 10 + [1] * 20 + [12] * 10 + [1] * 80)
+    monkeypatch.setattr(advice, "advised", lambda *_: next(needed))
+    advisor = Advisor(ServerSettings(capacity=1.0), Faults())
+    state = snapshot(seen("g", {"clicks": [0]}, {}), settings=ServerSettings()).groups["g"]
+    given = []
+    for minute in range(120):
+        groups = {"g": replace(state, seen=60.0 * minute)}
+        advisor.look(groups, AllEnds({}))
+        given.append(groups["g"].advised_members)
+    assert given == [12] * 100 + [1] * 20
 
 
 def test_the_advised_number_counts_what_waits_where_that_is_wished_and_goes_on_without_members() -> None:

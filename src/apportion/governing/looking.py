@@ -9,7 +9,7 @@ from typing import Any
 from apportion.governing.governor import SeenGroup
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.sharing import CLUB
-from apportion.inputs.cluster_round import DescribedGroup, ListedGroup, Look, Round, entries_of
+from apportion.inputs.cluster_round import STABLE, DescribedGroup, ListedGroup, Look, Round, entries_of
 from apportion.inputs.group_descriptions import kind_of, reads
 from apportion.inputs.live import observed_group
 
@@ -59,10 +59,12 @@ class GovernedLook(Look):
         wanted = {topic for group in self.round.groups.values() for topic in group.topics}
         return [topic for topic in topics if topic.name in wanted]
 
-    async def _ends(self, places: Any, drafts: Any, which: int, timestamp: int) -> None:
+    async def _ends(self, places: Any, drafts: Any, which: int) -> None:
+        if which == STABLE:
+            return  # no strategy asks for it
         lagging = {t for name, group in self.round.groups.items() if self._asks_lag(name) for t in group.topics}
         near = {node: [place for place in mine if place[0] in lagging] for node, mine in places.items()}
-        await super()._ends({node: mine for node, mine in near.items() if mine}, drafts, which, timestamp)
+        await super()._ends({node: mine for node, mine in near.items() if mine}, drafts, which)
 
 
 def seen_group(group: DescribedGroup, look: Round, asks_lag: bool) -> SeenGroup:

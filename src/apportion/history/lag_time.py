@@ -37,6 +37,8 @@ CAUGHT_UP_S: Final = 15.0
 """Age of the first unread message up to which a reader keeps up."""
 LAG_MAX: Final = 2.0**63 - 1024
 """The largest lag of several partitions that is told: no float above it is a number of 64 bits."""
+DRAINED, DRAIN_MS = 0.9, 30_000.0
+"""A burst is worked off once its lag is down to this part of its highest, after so long at least."""
 SAMPLES_MAX: Final = 1_000
 """Commits of one partition that are looked at, the newest."""
 NEAR: Final = 4
@@ -286,7 +288,8 @@ def lag_times(
     sampled = ends.start[1:] > ends.start[:-1]
     looked = np.full(len(lag), np.nan)
     looked[sampled] = ends.at[ends.start[1:][sampled] - 1]
-    written, read = rates(ends, since_ms), rates(commits, since_ms, np.where(lag > 0, looked, np.nan))
+    until = np.where(lag > 0, looked, np.nan)
+    written, read = rates(ends, since_ms), rates(commits, since_ms, until)
     newest = np.full(len(lag), -np.inf)
     has_commits = commits.start[1:] > commits.start[:-1]
     newest[has_commits] = commits.at[commits.start[1:][has_commits] - 1]
@@ -294,6 +297,12 @@ def lag_times(
     read[(newest < since_ms) & ~np.isnan(written)] = 0.0
     with np.errstate(invalid="ignore"):
         to_read = np.where((lag > 0) & ~(seconds <= CAUGHT_UP_S) & ~maybe_markers(lag, messages), lag, 0)
+        rows = np.flatnonzero((to_read > 0) & (read <= written))
+    if len(rows):
+        worked_off = peaks(ends.of_columns(rows), commits.of_columns(rows), since_ms)
+        rows, since = rows[worked_off > since_ms], worked_off[worked_off > since_ms]
+        written[rows] = rates(ends.of_columns(rows), since)
+        read[rows] = rates(commits.of_columns(rows), since, until[rows])
     return LagTimes(seconds, at_least, at_most, lag, to_read, written, read, catch_up(lag, to_read, written, read))
 
 
@@ -329,16 +338,54 @@ def ages(ends: Samples, unread: Longs, now_ms: float) -> tuple[Floats, Floats, F
     return seconds, at_least, at_most
 
 
-def rates(samples: Samples, since_ms: float, until_ms: Floats | None = None) -> Floats:
+def peaks(ends: Samples, commits: Samples, since_ms: float) -> Floats:
+    """(P,) when the lag was last at its highest in the window, if a burst is being worked off since; else its begin.
+
+    A burst is one if a tenth of the highest lag is gone again, over two samples and ``DRAIN_MS`` at least: rates of the
+    whole window would call a lag endless that has shrunk ever since.
+    """
+    committed, known = newest_before(commits, ends)
+    seen = known & (ends.at >= since_ms)
+    lag = np.where(seen, ends.offset.astype(np.float64) - committed, -np.inf)
+    answer = np.full(len(ends.start) - 1, since_ms)
+    for p in range(len(answer)):
+        mine = slice(ends.start[p], ends.start[p + 1])
+        if not seen[mine].any():
+            continue
+        highest = lag[mine].max()
+        last = mine.stop - 1 - int(lag[mine][::-1].argmax())
+        drained = lag[mine.stop - 1] <= DRAINED * highest and ends.at[mine.stop - 1] - ends.at[last] >= DRAIN_MS
+        if drained and mine.stop - last > 2:
+            answer[p] = ends.at[last]
+    return answer
+
+
+def newest_before(of: Samples, then: Samples) -> tuple[Longs, Bools]:
+    """(N,) the last offset of the same partition up to each of N moments, and whether there is one."""
+    which, whose = (np.repeat(np.arange(len(samples.start) - 1), np.diff(samples.start)) for samples in (then, of))
+    # Logs are sampled together, so the moments are few: each is found by partition and moment.
+    moments = np.unique(of.at)
+    keys = whose * (len(moments) + 1) + np.searchsorted(moments, of.at, "right")
+    wanted = which * (len(moments) + 1) + np.searchsorted(moments, then.at, "right")
+    last = np.searchsorted(keys, wanted, "right") - 1
+    sampled: Bools = (last >= of.start[:-1][which]) & ~np.isnan(then.at)
+    offset = of.offset[np.where(sampled, last, 0)] if len(of.offset) else np.zeros(len(which), dtype=np.int64)
+    return offset, sampled
+
+
+def rates(samples: Samples, since_ms: float | Floats, until_ms: Floats | None = None) -> Floats:
     """(P,) messages a second between the first and last sample of a window, since offsets last went back; NaN unknown.
 
+    since_ms
+        Where the window begins, of all partitions or of each.
     until_ms
         (P,) to when the last sample holds, if that is later than itself; NaN: no longer.
 
     Where the window holds one sample alone, the one before it counts too.
     """
     reset, behind_last = samples.since_reset(), samples.start[1:]
-    first = reset + samples.before(reset, samples.at < since_ms)
+    begins = np.repeat(since_ms, np.diff(samples.start)) if isinstance(since_ms, np.ndarray) else since_ms
+    first = reset + samples.before(reset, samples.at < begins)
     has_samples = first < behind_last
     first = np.where(has_samples & (first == behind_last - 1), np.maximum(first - 1, reset), first)
     pace = np.full(len(first), np.nan)

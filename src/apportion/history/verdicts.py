@@ -14,9 +14,9 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import Bools, Floats, Ints, Longs
+from apportion.arrays import Bools, Floats, Ints
 from apportion.history.lag_columns import Known, difference
-from apportion.history.lag_time import Samples, maybe_markers
+from apportion.history.lag_time import Samples, maybe_markers, newest_before
 
 WINDOW: Final = 10
 """Commits looked at, as in Burrow's default."""
@@ -33,7 +33,7 @@ def lags_left(commits: Samples, ends: Samples) -> Known:
     commits, ends
         Of the same partitions, ends by ascending time. Not known: nothing was sampled by then, or no 64 bits hold it.
     """
-    end, sampled = _newest(ends, commits)
+    end, sampled = newest_before(ends, commits)
     behind, held = difference(end, commits.offset)
     return Known(np.maximum(behind, 0), sampled & (held | (behind < 0)))
 
@@ -44,22 +44,9 @@ def lags_at(ends: Samples, commits: Samples, since_ms: float) -> Known:
     ends, commits
         Of the same partitions, commits by ascending time.
     """
-    committed, sampled = _newest(commits, ends)
+    committed, sampled = newest_before(commits, ends)
     behind, held = difference(ends.offset, committed)
     return Known(np.maximum(behind, 0), sampled & (held | (behind < 0)) & (ends.at >= since_ms))
-
-
-def _newest(of: Samples, then: Samples) -> tuple[Longs, Bools]:
-    """(N,) the last offset of the same partition up to each of N moments, and whether there is one."""
-    which, whose = (np.repeat(np.arange(len(samples.start) - 1), np.diff(samples.start)) for samples in (then, of))
-    # Logs are sampled together, so the moments are few: each is found by partition and moment.
-    moments = np.unique(of.at)
-    keys = whose * (len(moments) + 1) + np.searchsorted(moments, of.at, "right")
-    wanted = which * (len(moments) + 1) + np.searchsorted(moments, then.at, "right")
-    last = np.searchsorted(keys, wanted, "right") - 1
-    sampled: Bools = (last >= of.start[:-1][which]) & ~np.isnan(then.at)
-    offset = of.offset[np.where(sampled, last, 0)] if len(of.offset) else np.zeros(len(which), dtype=np.int64)
-    return offset, sampled
 
 
 def verdicts(

@@ -21,11 +21,16 @@ from apportion.history.records import SHARE
 from apportion.inputs import tasks_and_shares
 from apportion.inputs.cluster import OFFSETS, Cluster, partition_of_group, sentences, topic_id_text
 from apportion.inputs.group_descriptions import NOT_FOUND, facts_of, kind_of, reads, request
+from apportion.inputs.nudge_commit import SUFFIX
 
 GROUPS_AT_ONCE: Final = 500
 """Groups in one request for descriptions or committed offsets."""
 PARTITIONS_AT_ONCE: Final = 20_000
 """Partitions in one request for log ends."""
+SIDES: Final = ((-2, 0), (-1, 0), (-1, 1))
+"""Timestamp and isolation level that ask for a log's earliest offset, its high watermark, its last stable offset."""
+STABLE: Final = 2
+"""The place of the last stable offset among them."""
 ListedGroup = tuple[int, Mapping[str, Any]]
 """Its coordinator, and the fields under which it was listed."""
 Committed = Mapping[tuple[str, int], int]
@@ -41,6 +46,8 @@ class TopicLog:
         Log start offset and high watermark; -1 where the leader did not tell.
     racks
         Of each partition, those that hold a replica, sorted.
+    stable
+        Last stable offset, behind which ``read_committed`` readers see nothing; -1 unknown, None nobody asked.
     """
 
     topic_id: str | None
@@ -48,6 +55,14 @@ class TopicLog:
     begin: Longs
     end: Longs
     racks: tuple[tuple[str, ...], ...]
+    stable: Longs | None = None
+
+    def held_back(self) -> dict[int, int]:
+        """Partition number to its last stable offset, where a transaction is open: it is below the log's end."""
+        if self.stable is None:
+            return {}
+        rows = np.flatnonzero((self.stable != UNKNOWN) & (self.stable < self.end))
+        return dict(zip(self.number[rows].tolist(), self.stable[rows].tolist(), strict=True))
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,11 @@ class DescribedGroup:
     def topics(self) -> set[str]:
         """Those that it wants, and those that it committed."""
         return {*self.description["wanted"], *(topic for topic, _ in self.committed)}
+
+
+def held_back(group: DescribedGroup, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
+    """(topic, partition) of a group to the last stable offset, where a transaction is open."""
+    return {(t, p): stable for t in group.topics if t in logs for p, stable in logs[t].held_back().items()}
 
 
 @dataclass
@@ -206,8 +226,8 @@ class Look:
     # -- what is asked for, and what becomes of an error -------------------------------------------------------------
 
     def _choose(self, listed: Mapping[str, ListedGroup]) -> Mapping[str, ListedGroup]:
-        """The groups that are looked at: all that read topics."""
-        return {name: group for name, group in listed.items() if reads(group[1])}
+        """The groups that are looked at: all that read topics; a nudge is committed in one that reads nothing."""
+        return {name: group for name, group in listed.items() if reads(group[1]) and not name.endswith(SUFFIX)}
 
     def _of_interest(self, topics: Iterable[Any]) -> list[Any]:
         """The topics whose logs are looked at, of all that there are."""
@@ -295,14 +315,14 @@ class Look:
     async def _logs(self, topics: Sequence[Any], racks: Mapping[int, str | None]) -> None:
         """Every topic with the ends of its logs."""
         places: dict[int, list[tuple[str, int, int]]] = {}
-        drafts: dict[str, tuple[Longs, Longs]] = {}
+        drafts: dict[str, tuple[Longs, ...]] = {}
         sets: dict[tuple[int, ...], tuple[str, ...]] = {}
         for topic in topics:
             if topic.error_code:
                 continue
             parts = sorted(topic.partitions, key=lambda part: part.partition_index)
-            unknown = np.full((2, len(parts)), UNKNOWN)
-            drafts[topic.name] = (unknown[0], unknown[1])
+            unknown = np.full((3, len(parts)), UNKNOWN)
+            drafts[topic.name] = tuple(unknown)
             near = []
             for i, part in enumerate(parts):
                 nodes = tuple(part.replica_nodes)
@@ -313,24 +333,23 @@ class Look:
                     places.setdefault(part.leader_id, []).append((topic.name, part.partition_index, i))
             number = np.array([part.partition_index for part in parts], dtype=np.int64)
             self.round.topics[topic.name] = TopicLog(
-                topic_id_text(topic.topic_id), number, unknown[0], unknown[1], tuple(near)
+                topic_id_text(topic.topic_id), number, unknown[0], unknown[1], tuple(near), unknown[2]
             )
-        for which, timestamp in ((0, -2), (1, -1)):
-            await self._ends(places, drafts, which, timestamp)
+        for which in range(len(SIDES)):
+            await self._ends(places, drafts, which)
 
     async def _ends(
         self,
         places: Mapping[int, list[tuple[str, int, int]]],
-        drafts: Mapping[str, tuple[Longs, Longs]],
+        drafts: Mapping[str, tuple[Longs, ...]],
         which: int,
-        timestamp: int,
     ) -> None:
-        """One end of each log, asked of its leader: the earliest offset (-2) or the high watermark (-1)."""
+        """One end of each log, asked of its leader, as ``SIDES`` has them."""
         requests = []
         for node, mine in places.items():
             for start in range(0, len(mine), PARTITIONS_AT_ONCE):
                 part = mine[start : start + PARTITIONS_AT_ONCE]
-                requests.append((node, part, self._start(_ends_request(part, timestamp), node)))
+                requests.append((node, part, self._start(_ends_request(part, *SIDES[which]), node)))
         for node, part, future in requests:
             answer = await self._answer(future, f"the log ends of broker {self._at(node)} are not known")
             if answer is None:
@@ -383,7 +402,7 @@ def _metadata_request() -> Any:
     )
 
 
-def _ends_request(places: Iterable[tuple[str, int, int]], timestamp: int) -> Any:
+def _ends_request(places: Iterable[tuple[str, int, int]], timestamp: int, isolation: int) -> Any:
     from kafka.protocol.consumer import ListOffsetsRequest
 
     topic_of = ListOffsetsRequest.ListOffsetsTopic
@@ -393,7 +412,7 @@ def _ends_request(places: Iterable[tuple[str, int, int]], timestamp: int) -> Any
             topic_of.ListOffsetsPartition(partition_index=number, timestamp=timestamp)
         )
     topics = [topic_of(name=name, partitions=parts) for name, parts in by_topic.items()]
-    return ListOffsetsRequest(isolation_level=0, topics=topics, min_version=1)
+    return ListOffsetsRequest(isolation_level=isolation, topics=topics, min_version=2 if isolation else 1)
 
 
 def _batches(groups: Mapping[str, int], most: int = GROUPS_AT_ONCE) -> Iterator[tuple[int, list[str]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -45,6 +45,8 @@ class Observed:
         Of a governed group: the plans that its carriers bear, which are no members of ``raw``.
     classic_members
         Of a group of the new protocol: who joined by the classic one, where the broker tells it.
+    stable
+        (topic, partition) to its last stable offset, where a transaction is open there.
     governed
         Those plans held against the group.
     """
@@ -67,6 +69,7 @@ class Observed:
     carried: Sequence[PlanPart] = ()
     classic_members: Sequence[str] = ()
     governed: CarriedPlan | None = None
+    stable: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ Beside owners and offsets a live cluster tells subscriptions, racks and log star
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from apportion.errors import UnknownName
 from apportion.history.lag_time import MARKERS_MAX
 from apportion.history.records import STREAMS
 from apportion.inputs.cluster import Cluster, connect, patiently
-from apportion.inputs.cluster_round import Committed, DescribedGroup, ListedGroup, Look, entries_of
+from apportion.inputs.cluster_round import Committed, DescribedGroup, ListedGroup, Look, entries_of, held_back
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.log_tails import PLACES_MAX, Place, tails
@@ -64,7 +65,10 @@ def read(
     entries = entries_of(look.round.topics)
     _pass_markers(cluster, described.values(), entries.by_number)
     return [
-        observed_group(name, group.description, group.committed, entries.by_number, entries.ids, group.coordinator)
+        replace(
+            observed_group(name, group.description, group.committed, entries.by_number, entries.ids, group.coordinator),
+            stable=held_back(group, look.round.topics),
+        )
         for name in chosen
         if (group := described.get(name)) is not None
     ]

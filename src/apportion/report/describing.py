@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Longs
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Longs
 from apportion.history.records import SHARE
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.present import observed_lag, owed, readers
 from apportion.model.to_names import partitions_to_names
-from apportion.report.oddities import Finding, findings, member_labels
+from apportion.report.oddities import Finding, findings, member_labels, named
 from apportion.report.roles import roles_dict
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
@@ -56,9 +56,23 @@ class ShownGroup:
         return sum(known.tolist()) if len(known) else None
 
     @cached_property
+    def held_back(self) -> Bools:
+        """(P,) where an open transaction ends what a ``read_committed`` reader can read, and the group is there."""
+        group, offsets = self.group, self.group.offsets
+        if not self.seen.stable or offsets is None:
+            return np.zeros(group.P, dtype=np.bool_)
+        stable = [self.seen.stable.get(group.name_of(p), UNKNOWN) for p in range(group.P)]
+        held: Bools = (np.array(stable) != UNKNOWN) & (offsets.committed >= np.array(stable)) & (self.lag != 0)
+        return held
+
+    @cached_property
     def findings(self) -> list[Finding]:
         """What one look at it shows; ``verdicts.judge`` adds what is known over time."""
-        return findings(self.group, self.seen)
+        held = self.held_back
+        behind = (
+            f"A transaction is open on {named(self.group, held)}: who reads committed messages sees none behind it."
+        )
+        return [*findings(self.group, self.seen), *([Finding(behind)] if held.any() else [])]
 
     @property
     def heading(self) -> str:

@@ -63,8 +63,6 @@ class Evidence:
         (P,) where unread messages are known to be lost; None: by the offsets.
     still
         (P,) where commits stand still for longer than they ever did while there was something to read; None: by rates.
-    held_back
-        (P,) where a transaction that is still open ends what a ``read_committed`` reader can read.
     source
         How a command names where the group comes from, as in ``apportion size SOURCE``; "" where no command can.
     pair
@@ -81,7 +79,6 @@ class Evidence:
     now_ms: int | None = None
     expired: Bools | None = None
     still: Bools | None = None
-    held_back: Bools | None = None
     source: str = ""
     pair: str = ""
     live: bool = False
@@ -152,8 +149,8 @@ def over_time(shown: ShownGroup, evidence: Evidence) -> Iterator[Finding]:
 def _paces(shown: ShownGroup, evidence: Evidence, times: LagTimes, whole: LagTime) -> Iterator[Finding]:
     """A lag that is late, by how it changes."""
     late = behind(times, evidence)
-    still = late & (times.read == 0) & (True if evidence.still is None else evidence.still)
-    held = still & (False if evidence.held_back is None else evidence.held_back)
+    still = late & (times.read == 0)
+    held = still & shown.held_back
     if held.any():
         text = f"An open transaction holds back what can be read: {named(shown.group, held)}."
         yield Finding(text, WARN)
@@ -175,6 +172,10 @@ def _paces(shown: ShownGroup, evidence: Evidence, times: LagTimes, whole: LagTim
 def behind(times: LagTimes, evidence: Evidence) -> Bools:
     """(P,) where something is late, or more is written than is read."""
     answer: Bools = (late_s(times) >= BEHIND_S) | ((times.to_read > 0) & _slower(times.written, times.read, evidence))
+    if evidence.still is None:
+        return answer
+    between: Bools = (times.read == 0) & ~evidence.still  # commits that are far apart, of which the window has none
+    answer &= ~between
     return answer
 
 
@@ -333,9 +334,7 @@ class _Rates:
     def _still(self) -> Diagnosis | None:
         """Commits that stand still: of everybody, of a member, of single partitions."""
         still = self.late & (self.times.read == 0)
-        if self.evidence.still is not None:
-            still &= self.evidence.still
-        if self.evidence.held_back is not None and (held := still & self.evidence.held_back).any():
+        if (held := still & self.shown.held_back).any():
             return Diagnosis(
                 STUCK, f"An open transaction holds back what can be read of {named(self.group, held)}: its producer "
                 "has neither committed nor aborted it.", self._transactions(held),

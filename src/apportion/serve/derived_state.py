@@ -21,7 +21,7 @@ from apportion.history.lag_time import WINDOW_S, Age, LagTime, LagTimes, Samples
 from apportion.history.rebalance_rows import fairest
 from apportion.history.time_window import unread_of
 from apportion.inputs import live
-from apportion.inputs.cluster_round import DescribedGroup, Entries, TopicLog
+from apportion.inputs.cluster_round import DescribedGroup, Entries, TopicLog, held_back
 from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
@@ -31,6 +31,7 @@ from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.faults import Faults
 from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
 from apportion.serve.past import GroupPast
+from apportion.serve.pauses import Pauses
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Distance, GroupState
 from apportion.serve.tails import ReadUpTo, Tails
@@ -40,12 +41,15 @@ SIDES: Final = ("begin", "end", "committed", "lag")
 
 
 class RoundGroup(NamedTuple):
-    """A group of a round: as arrays, what it was made of, its members' shown ids, and up to where nothing is unread."""
+    """A group of a round: as arrays, what it was made of, its members' shown ids, up to where nothing is unread, and
+    the last stable offsets where transactions are open.
+    """
 
     group: Group
     key: Any
     ids: Mapping[str, str]
     read: ReadUpTo
+    stable: Mapping[tuple[str, int], int] = MappingProxyType({})
 
 
 def group_with_offsets(
@@ -82,7 +86,7 @@ def group_with_offsets(
         offsets = group.offsets
         lag = read.lag(offsets.committed, offsets.begin, offsets.end)
         group = group.with_offsets(replace(offsets, lag=lag))
-    return RoundGroup(group, key, ids, read)
+    return RoundGroup(group, key, ids, read, held_back(described, entries.logs))
 
 
 def _without_ends(group: Group, current: Mapping[tuple[str, int], int]) -> Group:
@@ -128,7 +132,7 @@ def group_state(
         Where it says what of it cannot be worked out.
     """
     faults = Faults() if faults is None else faults
-    group, key, ids, read = built
+    group, key, ids, read, _ = built
     description = described.description
     spoken = [text if settings.personal else nameless_text(text, ids) for text in description["sentences"]]
     facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
@@ -141,7 +145,7 @@ def group_state(
     under = description.get("governed")
     seen = Observed(
         {"group": group.name}, **facts, coordinator=described.coordinator, sentences=spoken, members=seats,
-        governed=under,
+        governed=under, stable=built.stable,
     )  # fmt: skip
     shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
@@ -162,6 +166,7 @@ def group_state(
         key=(key, group, ids),
         sentences=sentences,
         commits=commits,
+        pauses=pauses_then(group, times[0], at, old),
         assigned_data=None if carriers is None else tuple(names.get(member, member) for member in carriers),
         read=read,
         plan=(under.published_s, len(under.differs)) if under else None,
@@ -241,6 +246,14 @@ def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iter
     whole = of_groups(times, owner, np.array([group.M for group, *_ in groups]), start)
     for i, (first, behind) in enumerate(pairwise(start.tolist())):
         yield times.part(first, behind), whole.row(i)
+
+
+def pauses_then(group: Group, times: LagTimes, at: float, old: GroupState | None) -> Pauses:
+    """For how long the group's commits have stood still, this round included."""
+    committed = np.full(group.P, UNKNOWN) if group.offsets is None else group.offsets.committed
+    if old is None or not old.group.same_partitions(group) or len(old.pauses.committed) != group.P:
+        return Pauses.begin(committed, at)
+    return old.pauses.then(committed, times.to_read > 0, at)
 
 
 def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:

@@ -24,6 +24,7 @@ from apportion.serve.exposition import Rendered
 from apportion.serve.faults import Faults
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
+from apportion.strategy.registry import traits_of_protocol
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 CAUSES: Final = (cause.JOIN, cause.LEAVE, cause.CRASH, cause.STATIC, cause.SUBSCRIPTION, cause.GREW, cause.HAND_OVER,
@@ -69,9 +70,18 @@ def _max_seconds(state: GroupState) -> float | None:
 
 
 def _unowned(state: GroupState) -> int | None:
-    if not state.group.M or state.shown.seen.kind == SHARE:  # nobody owns what is shared
-        return None
+    traits = traits_of_protocol(state.shown.seen.protocol)
+    if not state.group.M or state.shown.seen.kind == SHARE or (traits is not None and traits.leaves):
+        return None  # nobody owns what is shared, and what a strategy leaves to nobody is as it should be
     return unowned(state.group, state.group.owner)
+
+
+def _beyond_end(state: GroupState) -> int | None:
+    offsets = state.group.offsets
+    if offsets is None:
+        return None
+    known = (offsets.committed != UNKNOWN) & (offsets.end != UNKNOWN) & state.counted
+    return int((known & (offsets.committed > offsets.end)).sum())
 
 
 FAMILIES: Final = (
@@ -131,6 +141,14 @@ FAMILIES: Final = (
            "Partitions of which 1 or 2 old offsets are unread, which may be markers of transactions",
            value=lambda state: int(state.maybe_markers.sum())),
     Family("apportion_group_unowned_partitions", OURS, "Wanted partitions without an owner", value=_unowned),
+    Family("apportion_group_partitions_committed_beyond_end", OURS,
+           "Partitions whose committed offset lies beyond the log's end", value=_beyond_end),
+    Family("apportion_group_partitions_held_back", OURS,
+           "Partitions that are read up to a transaction that is still open, with messages behind it",
+           value=lambda state: int((state.shown.held_back & state.counted).sum())),
+    Family("apportion_group_partition_stuck_seconds", OURS,
+           "For how long nothing was committed, where messages wait and it never took nearly as long before",
+           "partition"),
     Family("apportion_group_governed_plan_timestamp_seconds", OURS,
            "When the plan that a governor's carrier bears was published",
            value=lambda state: state.plan[0] if state.plan else None),
@@ -286,6 +304,7 @@ class _Shown:
         self.lag, self.seconds = state.lag, state.seconds
         offsets, nothing = state.group.offsets, np.full(state.group.P, UNKNOWN, dtype=np.int64)
         self.offsets = offsets.committed if offsets is not None else nothing
+        self.stuck = np.where(state.stuck, state.pauses.seconds, np.nan) if state.stuck.any() else np.array([])
         self._sums: dict[str, list[int | None]] = {}
 
     @classmethod
@@ -359,9 +378,11 @@ class _View:
 
 def _partitions(family: Family, shown: _Shown) -> Iterator[Row]:
     """A series a partition of a group."""
-    which = next(word for word in ("seconds", "offset", "lag") if word in family.name)
-    text = number_text if which == "seconds" else str
-    values: Any = {"seconds": shown.seconds, "offset": shown.offsets, "lag": shown.lag}[which]
+    which = next(word for word in ("stuck", "seconds", "offset", "lag") if word in family.name)
+    text = str if which in ("offset", "lag") else number_text
+    values: Any = {"stuck": shown.stuck, "seconds": shown.seconds, "offset": shown.offsets, "lag": shown.lag}[which]
+    if not len(values):
+        return
     for labels, value in zip(shown.labels.partitions(family.of), values.tolist(), strict=True):
         # kafka_exporter alone tells what is unknown, as -1.
         if family.of == EXPORTER or (value == value and value != UNKNOWN):

@@ -19,6 +19,7 @@ from apportion.report.diagnosing import Evidence
 from apportion.report.verdicts import Verdict, judge
 from apportion.serve.end_times import Commits, EndTimes
 from apportion.serve.past import GroupPast
+from apportion.serve.pauses import Pauses
 from apportion.serve.tails import ReadUpTo
 
 
@@ -62,6 +63,8 @@ class GroupState:
         Of a governed group: when its plan was published, seconds since 1970, and how many partitions are elsewhere.
     source
         How a command reaches the cluster, for the next one that is proposed.
+    pauses
+        For how long its commits have stood still.
     """
 
     shown: ShownGroup
@@ -82,6 +85,7 @@ class GroupState:
     manned: Group | None = None
     plan: tuple[float, int] | None = None
     source: str = ""
+    pauses: Pauses = field(default_factory=lambda: Pauses.begin(np.zeros(0, dtype=np.int64), 0.0))
 
     @property
     def group(self) -> Group:
@@ -136,11 +140,26 @@ class GroupState:
         return self.whole.catch_up_s
 
     @cached_property
+    def still(self) -> Bools:
+        """(P,) where commits stand still for longer than they ever did, while members are there and messages wait."""
+        if len(self.pauses.committed) != self.group.P:
+            return np.zeros(self.group.P, dtype=np.bool_)
+        answer: Bools = self.pauses.stuck & self.counted & (self.times.to_read > 0)
+        return answer
+
+    @cached_property
+    def stuck(self) -> Bools:
+        """(P,) those of them that hold a group with members up, and no open transaction does."""
+        answer: Bools = self.still & ~self.shown.held_back & bool(self.group.M)
+        return answer
+
+    @cached_property
     def judged(self) -> Verdict:
         """The group as the one judge sees it, with what the rounds tell; what is not known is a warning."""
         evidence = Evidence(
             self.times, self.whole, rebalanced_at=[row.at for row in self.past.rebalances],
-            now_ms=int(self.seen * 1000), expired=self.expired, source=self.source, live=True,
+            now_ms=int(self.seen * 1000), expired=self.expired, still=self.still, source=self.source, live=True,
+            window_s=float(self.commits.at[-1] - self.commits.at[0]) / 1000 if len(self.commits.at) else 0.0,
         )  # fmt: skip
         return judge(self.shown, evidence, self.sentences)
 

@@ -1,0 +1,67 @@
+"""For how long each partition's commits have stood still, held against how long they ever did: what is stuck.
+
+A reader that commits every twenty minutes is not stuck after ten. So a pause counts from when something was unread and
+no commit moved, and it is long only beyond twice the longest that ended by itself. A partition that was never seen to
+move has ``UNSEEN_S``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from apportion.arrays import UNKNOWN, Bools, Floats, Longs
+
+STILL_S: Final = 600.0
+"""Seconds that a commit may stand still whatever its habits."""
+TIMES: Final = 2.0
+"""Times the longest pause that ended by itself."""
+UNSEEN_S: Final = 1_800.0
+"""Seconds for a partition whose commits were never seen to move: nobody knows how far they are apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pauses:
+    """Of P partitions: their commits at the last round, since when they stand still, and the longest pause that ended.
+
+    since_s
+        (P,) seconds since 1970, when the commit last moved, or all was read.
+    longest_s
+        (P,) seconds; 0 before the first.
+    """
+
+    committed: Longs
+    since_s: Floats
+    longest_s: Floats
+    at_s: float = 0.0
+
+    @classmethod
+    def begin(cls, committed: Longs, at_s: float) -> Pauses:
+        """At the first round."""
+        return cls(committed, np.full(len(committed), at_s), np.zeros(len(committed)), at_s)
+
+    def then(self, committed: Longs, unread: Bools, at_s: float) -> Pauses:
+        """After one more round.
+
+        unread
+            (P,) where messages wait that are more than a few seconds old.
+        """
+        moved = committed != self.committed
+        ended = moved & (self.committed != UNKNOWN)
+        longest = np.where(ended, np.maximum(self.longest_s, at_s - self.since_s), self.longest_s)
+        return Pauses(committed, np.where(moved | ~unread, at_s, self.since_s), longest, at_s)
+
+    @property
+    def seconds(self) -> Floats:
+        """(P,) seconds of the pause that lasts."""
+        answer: Floats = self.at_s - self.since_s
+        return answer
+
+    @property
+    def stuck(self) -> Bools:
+        """(P,) where it lasts too long."""
+        habit = np.where(self.longest_s > 0, TIMES * self.longest_s, UNSEEN_S)
+        answer: Bools = self.seconds > np.maximum(STILL_S, habit)
+        return answer
