@@ -209,7 +209,7 @@ public class Coordinator {
   <R> CompletableFuture<R> answered(RequestHeader header, AbstractRequest request, Function<R, ApiMessage> body) {
     long id = this.id;
     CompletableFuture<R> future = new CompletableFuture<>();
-    future.whenComplete((r, e) -> answer(id, header, e == null ? body.apply(r) : request.getErrorResponse(translated(e)).data()));
+    future.whenComplete((r, e) -> answer(id, header, e == null ? body.apply(r) : refused(request, e)));
     return future;
   }
 
@@ -221,11 +221,40 @@ public class Coordinator {
     RequestContext context = new RequestContext(header, "1", InetAddress.getLoopbackAddress(), KafkaPrincipal.ANONYMOUS,
         ListenerName.forSecurityProtocol(SecurityProtocol.PLAINTEXT), SecurityProtocol.PLAINTEXT, ClientInformation.EMPTY, false);
     try {
-      if (refusal != null) throw Errors.valueOf(refusal).exception();
-      handle(header, version, request, context);
+      Errors error = refusal == null ? Errors.NONE : Errors.valueOf(refusal);
+      if (request instanceof TxnOffsetCommitRequest r) commitInTransaction(header, context, r, error);
+      else if (refusal != null) throw error.exception();
+      else handle(header, version, request, context);
     } catch (Throwable e) {
-      answer(id, header, request.getErrorResponse(translated(e)).data());
+      answer(id, header, refused(request, e));
     }
+  }
+
+  /** An error as GroupCoordinatorService answers it. */
+  static ApiMessage refused(AbstractRequest request, Throwable e) {
+    ApiMessage answer = request.getErrorResponse(translated(e)).data();
+    if (answer instanceof JoinGroupResponseData data) data.setMemberId(((JoinGroupRequest) request).data().memberId());
+    if (answer instanceof LeaveGroupResponseData data && data.errorCode() == Errors.UNKNOWN_MEMBER_ID.code())
+      for (var m : ((LeaveGroupRequest) request).members())
+        data.setErrorCode((short) 0).members().add(new LeaveGroupResponseData.MemberResponse().setMemberId(m.memberId()).setGroupInstanceId(m.groupInstanceId()).setErrorCode(Errors.UNKNOWN_MEMBER_ID.code()));
+    return answer;
+  }
+
+  /** Topics that are not there are refused by KafkaApis, before anything else is looked at. */
+  void commitInTransaction(RequestHeader header, RequestContext context, TxnOffsetCommitRequest r, Errors error) throws Exception {
+    var unknown = r.data().topics().stream().filter(t -> image.topics().getTopic(t.name()) == null).toList();
+    r.data().topics().removeAll(unknown);
+    TxnOffsetCommitResponseData answer = new TxnOffsetCommitResponseData();
+    if (!r.data().topics().isEmpty())
+      try {
+        if (error != Errors.NONE) throw error.exception();
+        answer = write(r.data().producerId(), r.data().producerEpoch(), () -> shard.commitTransactionalOffset(context, r.data()));
+      } catch (Throwable e) {
+        answer = r.getErrorResponse(translated(e)).data();
+      }
+    r.data().setTopics(unknown);
+    answer.topics().addAll(r.getErrorResponse(Errors.UNKNOWN_TOPIC_OR_PARTITION.exception()).data().topics());
+    answer(id, header, answer);
   }
 
   void handle(RequestHeader header, short version, AbstractRequest request, RequestContext context) throws Exception {
@@ -263,8 +292,6 @@ public class Coordinator {
       var data = r.data().topics().isEmpty() ? new OffsetCommitResponseData() : write(-1, none, () -> shard.commitOffset(context, r.data()));
       data.topics().addAll(unknown);
       answer(id, header, data);
-    } else if (request instanceof TxnOffsetCommitRequest r) {
-      answer(id, header, write(r.data().producerId(), r.data().producerEpoch(), () -> shard.commitTransactionalOffset(context, r.data())));
     } else if (request instanceof OffsetFetchRequest r) {
       var groups = new ArrayList<OffsetFetchResponseData.OffsetFetchResponseGroup>();
       for (var g : r.groups()) groups.add(shard.fetchOffsets(g, r.requireStable() ? Long.MAX_VALUE : offset));

@@ -409,6 +409,8 @@ class Cluster:
             int.from_bytes(octets[51:53], "big", signed=True),
         )
         if name is not None and (error := self.transactions.may_write(name, number, epoch, partition)):
+            sequence = int.from_bytes(octets[53:57], "big", signed=True)
+            log.tentative[number] = min(sequence, log.tentative.get(number, sequence))
             return -1, error
         try:
             return log.append(octets), 0
