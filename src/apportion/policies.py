@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from apportion.arrays import NOBODY, UNKNOWN, Ints
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads
@@ -40,16 +40,31 @@ def facts_of_owners(group: Group) -> dict[str, Any]:
     return _facts(group, group.owner, measure_now(group))
 
 
+def facts_of_nobody(group: Group) -> dict[str, Any]:
+    """What the limits look at of a group without members: all that is unread waits, and no partition has an owner."""
+    lag = observed_lag(group)
+    facts = dict.fromkeys(("max-moves", "max-skew", "max-lag-share", "max-topic-share", "max-double-readers"), 0)
+    known = lag != UNKNOWN
+    return {
+        **facts, "max-cross-rack": None, "max-unowned": group.P,
+        "max-lag": sum(lag[known].tolist()) if known.any() or not group.P else None, **_unknown(group, ~known),
+    }  # fmt: skip
+
+
+def _unknown(group: Group, partitions: Bools) -> dict[str, Any]:
+    """Why limits on lag cannot pass: a plan counts 0 for a lag that is not known, which may be the one that matters."""
+    if not partitions.any():
+        return {}
+    names = shorten(partitions_in_words(partitions_to_names(group, partitions)), 100)
+    return {"unknown": dict.fromkeys(("max-lag", "max-lag-share"), f"that the lag of {names} is not known")}
+
+
 def _facts(group: Group, owner: Ints, m: dict[str, int]) -> dict[str, Any]:
     now = owner is group.owner
     facts = {**_of_measures(m), "max-lag-share": None, "max-unowned": unowned(group, owner)}
-    # A plan counts 0 for a lag that is not known, which may be the one that matters: it can only breach a limit.
     known = observed_lag(group) != UNKNOWN
     if (group.wanted & known).any():
-        unknown = group.wanted & ~known
-        names = shorten(partitions_in_words(partitions_to_names(group, unknown)), 100)
-        why = f"that the lag of {names} is not known" if unknown.any() else ""
-        facts["unknown"] = dict.fromkeys(("max-lag", "max-lag-share"), why)
+        facts |= _unknown(group, group.wanted & ~known)
         total = sum(group.lag[group.wanted].tolist())  # what nobody wants is nobody's work
         heaviest = int((lag_now(group) if now else lag_held(group, owner)).max())
         facts["max-lag-share"] = heaviest / total if total > 0 else 0.0

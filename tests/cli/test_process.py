@@ -71,8 +71,8 @@ def test_a_word_of_kafkas_tool_and_an_option_given_twice_are_said(run: Runner, w
 def test_a_gate_says_whether_it_judged_a_plan_or_what_was_pasted(run: Runner, folder: Path) -> None:
     hint = "this judged a plan and not the present owners that the input names; --now judges those"
     for form in ("table", "json"):
-        assert hint in run("gate", "pasted.txt", "--max-skew", "9", "-o", form).err
-        assert hint not in run("gate", "pasted.txt", "--now", "--max-skew", "9", "-o", form).err
+        assert hint in run("gate", "pasted.txt", "--group", "new", "--max-skew", "9", "-o", form).err
+        assert hint not in run("gate", "pasted.txt", "--group", "new", "--now", "--max-skew", "9", "-o", form).err
 
 
 def test_a_full_standard_error_costs_neither_result_nor_exit_code(folder: Path) -> None:
@@ -116,7 +116,7 @@ def test_an_input_without_an_end_is_a_sentence(run: Runner, monkeypatch: pytest.
 
 @pytest.mark.parametrize("command", ["describe", "report"])
 @pytest.mark.parametrize(
-    "option", [["--bootstrap-server", "localhost:9"], ["--command-config", "f"], ["--context", "c"], ["--all-groups"]]
+    "option", [["--bootstrap-server", "localhost:9"], ["--command-config", "f"], ["--context", "c"]]
 )
 def test_a_file_or_folder_beside_an_option_for_a_live_cluster_is_refused(
     run: Runner, folder: Path, command: str, option: list[str]

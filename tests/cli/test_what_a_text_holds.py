@@ -243,6 +243,32 @@ def test_no_gate_passes_on_a_text_that_was_not_read_whole_and_a_breach_stays_one
     assert gated(HEAD + FIRST, *limit, "-o", output).code == 0
 
 
+def test_a_gate_judges_every_group_of_a_text_and_names_those_that_breach() -> None:
+    listing = HEAD + FIRST + FIRST.replace("billing", "orders").replace("88 100 12", "88 9088 9000")
+    listing += "idle t 0 5 2000 1995 - - -\n"
+    both = gated(listing, "--all-groups", "--now", "--max-lag", "1000", "-o", "json")
+    assert (both.code, [(b["group"], b["found"]) for b in both.json["breached"]]) == (
+        3,
+        [("orders", 9000), ("idle", 1995)],
+    )
+    assert gated(listing, "--all-groups", "--now", "--max-lag", "9000").code == 0
+    assert (
+        gated(listing + NOT_WHOLE["a lag that nothing tells"], "--all-groups", "--now", "--max-lag", "9000").code == 2
+    )
+    spoilt = gated(listing + NOT_WHOLE["a lag that nothing tells"], "--all-groups", "--now", "--max-lag", "1000")
+    assert (spoilt.code, "Not judged: billing: --max-lag" in spoilt.out) == (3, True)
+
+
+def test_a_limit_in_seconds_needs_more_than_one_moment_and_passes_on_no_unknown_age() -> None:
+    pytest.importorskip("pyarrow")
+    from apportion.demo import dump
+
+    assert "a file tells of one moment only" in gated(HEAD + FIRST, "--now", "--max-lag-seconds", "60").err
+    unknown = run_here("gate", str(dump()), "--group", "ads-range", "--now", "--max-lag-seconds", "60")
+    assert (unknown.code, "a message whose age is not known" in unknown.err) == (2, True)
+    assert run_here("gate", str(dump()), "--all-groups", "--max-moves", "1000").code == 0
+
+
 def test_an_unknown_lag_keeps_no_gate_from_passing_that_is_not_about_lag() -> None:
     text = HEAD + FIRST + NOT_WHOLE["a lag that nothing tells"]
     assert gated(text, "--now", "--max-skew", "1").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.pipeline import in_process
 from tests.spark import made, traps
 from tests.spark.conftest import rows_of
 
-from apportion.errors import Unavailable
+from apportion.errors import BadInput, Unavailable
 from apportion.spark import build, job
 from apportion.tables.schemas import TABLES
 
@@ -109,8 +110,9 @@ def test_each_round_does_what_is_new_and_gives_the_rows_of_all(spark: Any, tmp_p
     same(out, growing.folder)
 
     (growing.folder / "samples" / "ends-00000.parquet").unlink()
-    gone = job.build(growing.folder, out, spark=spark, **SETTINGS)
-    assert gone.whole == ""
+    with pytest.raises(BadInput, match=r"1 file .* gone .*: samples/ends-00000\.parquet; needed .*--full"):
+        job.build(growing.folder, out, spark=spark, **SETTINGS)
+    job.build(growing.folder, out, spark=spark, full=True, **SETTINGS)
     same(out, growing.folder)
 
 
@@ -130,11 +132,48 @@ def test_what_somebody_did_to_a_builds_files_makes_everything_anew(spark: Any, t
     shutil.rmtree(out / "gold/lag")
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == "gold/lag is gone"
     same(out, growing.folder)
-    pq.write_table(growing.records.slice(0, 0), growing.folder / "records" / "part-1.parquet")
+    file = sorted((growing.folder / "records").glob("*.parquet"))[0]
+    os.utime(file, ns=(1, 1))
     reason = "files of records that were read before are others, or gone"
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == reason
     same(out, growing.folder)
     assert job.build(growing.folder, out, spark=spark, assignors=["range"]).whole == "the settings changed"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What the files of a place hold, but for its lock."""
+    files = (file for file in sorted(folder.rglob("*")) if file.is_file() and ".apportion_lock" not in file.parts)
+    return {str(file): file.read_bytes() for file in files}
+
+
+def test_a_build_never_deletes_history_because_a_file_of_the_dump_is_gone_or_emptied(
+    spark: Any, tmp_path: Path
+) -> None:
+    """Whatever else would make everything anew: the settings, another version."""
+    growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
+    growing.grow(0.6)
+    growing.grow(1.0)
+    out = tmp_path / "out"
+    job.build(growing.folder, out, spark=spark, **SETTINGS)
+    records = (growing.folder / "records").glob("*.parquet")
+    file = max(records, key=lambda part: pq.read_metadata(part).num_rows)
+    before, content = contents(out), file.read_bytes()
+    state = json.loads((out / build.BUILD).read_text())
+    for spoil in (Path.unlink, lambda part: pq.write_table(growing.records.slice(0, 0), part)):
+        spoil(file)
+        for settings in (SETTINGS, {"assignors": ["range"]}):
+            with pytest.raises(BadInput, match=f"1 file .*: records/{file.name}; needed .*--full"):
+                job.build(growing.folder, out, spark=spark, **settings)
+        assert contents(out) == before
+        (out / build.BUILD).write_text(json.dumps({**state, "version": "0.0.1, 1, x"}))
+        with pytest.raises(BadInput, match="--full"):
+            job.build(growing.folder, out, spark=spark, **SETTINGS)
+        (out / build.BUILD).write_text(json.dumps(state))
+        file.write_bytes(content)
+        before = contents(out)
+    file.unlink()
+    assert job.build(growing.folder, out, spark=spark, full=True, **SETTINGS).whole == "as asked"
+    same(out, growing.folder)
 
 
 def test_a_table_that_was_added_to_often_is_written_anew(

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
     "report": "everything about a group or a cluster as one page with pictures",
     "serve": "a live page, Prometheus metrics and a JSON API, left running",
+    "mcp": "the answers of these commands as tools for agents, over standard input and output or HTTP",
     "govern": "our strategies for groups of the new protocol: a plan that comes through the group",
     "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, run, status",
     "demo": "a recorded real cluster, from its records to plans of every strategy",

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli import BREACHED, OK, progress, source
 from apportion.cli.output import emit_json, emit_tables, tell
-from apportion.cli.parser import DEFAULT_ASSIGNOR, Parser, Usage, add_assignor, add_output, settings_of, whole
+from apportion.cli.parser import DEFAULT_ASSIGNOR, Parser, Usage, add_assignor, add_output, amount, settings_of, whole
+from apportion.errors import BadInput
+from apportion.wording import count
 
 if TYPE_CHECKING:
     from apportion.inputs.described_group import Observed
@@ -20,19 +23,26 @@ DETAILS = (
 EXAMPLES = (
     ("a plan that was saved", "apportion gate plan.json --max-moves 10 --require-proof"),
     ("would a rebalance move too much?", "apportion gate group.json --assignor sticky --max-moves 10 --max-skew 1"),
-    ("is one member swamped now?", "apportion gate group.json --now --max-lag-share 0.9 --max-lag 1000000"),
+    ("is any group behind by a minute?",
+     "apportion gate --bootstrap-server localhost:9092 --all-groups --now --max-lag-seconds 60"),
+    ("is one member swamped now?", "apportion gate group.json --now --max-lag 50000"),
 )  # fmt: skip
 _LIMITS: Final = (
     ("max-moves", "N", "partitions that change owner"),
     ("max-skew", "N", "most loaded member minus least loaded, per capacity"),
     ("max-lag", "N", "messages of the heaviest member; with --now, or that nobody reads"),
+    ("max-lag-seconds", "S", "age of the oldest unread message, with --now; of a dump, tables or a live cluster"),
     ("max-lag-share", "X", "of all lag, on one member: 0 to 1"),
     ("max-cross-rack", "N", "partitions read across racks"),
     ("max-unowned", "N", "wanted partitions without an owner"),
     ("max-topic-share", "X", "of one topic's partitions, on one member: 0 to 1"),
     ("max-double-readers", "N", "with --now: partitions that several members read (0)"),
 )
-"""A limit, N a whole number or X a share, and what it is on."""
+"""A limit, N a whole number, S seconds or X a share, and what it is on."""
+
+
+Judged = tuple[str, dict[str, Any], "Observed | None"]
+"""What is judged, in words, its figures, and the group; None of a saved plan."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -40,10 +50,12 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("file", metavar="FILE", nargs="?", help="a plan or a group; - is standard input")
     limits = parser.add_argument_group("limits")
     for name, metavar, meaning in _LIMITS:
-        kind = whole() if metavar == "N" else _share
+        kind = {"N": whole(), "S": amount}.get(metavar, _share)
         limits.add_argument(f"--{name}", metavar=metavar, type=kind, help=meaning)
     limits.add_argument("--require-proof", action="store_true", help="every goal of the strategy proved optimal")
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
+    parser.add_argument("--all-groups", action="store_true", help="judge every group of the input or the cluster")
+    parser.add_argument("--window", metavar="SECONDS", type=amount, help="over which time --max-lag-seconds looks")
     source.add_group_choice(parser)
     source.add_subscribe(parser)
     add_assignor(parser)
@@ -57,23 +69,59 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import gating
 
     limits = _limits(args)
-    content, facts, observed = _judged(args)
-    breached = policies.breaches(limits, facts)
-    if observed is not None and not breached:
-        source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
-        source.refuse_contradiction(observed, args)
-    notes = gating.reasons(breached, content)
-    if observed is not None and not args.now and len(observed.group.claims.partition):
+    judged: Sequence[Judged] = _each(args) if args.all_groups else [_judged(args)]
+    breached: list[dict[str, Any]] = []
+    notes: list[str] = []
+    refused: list[BadInput] = []
+    for _, facts, observed in judged:
+        try:
+            exceeded = policies.breaches(limits, facts)
+            if observed is not None and not exceeded:
+                source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
+                source.refuse_contradiction(observed, args)
+        except BadInput as why:
+            refused.append(why if observed is None or not args.all_groups else _of_group(observed.name, why))
+            continue
+        breached += [{"group": observed.name, **one} for one in exceeded] if args.all_groups and observed else exceeded
+        if observed is not None:
+            notes += [f"Not all was read: {sentence}." for sentence in observed.left_out]
+            notes += source.assumptions(observed)
+    if refused and not breached:
+        raise refused[0]
+    if not args.now and any(observed is not None and len(observed.group.claims.partition) for _, _, observed in judged):
         tell("this judged a plan and not the present owners that the input names; --now judges those")
-    if observed is not None:
-        notes += [f"Not all was read: {sentence}." for sentence in observed.left_out]
-        notes += source.assumptions(observed)
+    whose = f"the {'present owners' if args.now else 'plans'} of {count(len(judged), 'group')}"
+    notes = [*gating.reasons(breached, whose if args.all_groups else judged[0][0]), *dict.fromkeys(notes)]
+    notes += [f"Not judged: {why}" for why in refused]
     if args.output == "json":
         emit_json({"version": 1, "breached": breached})
     else:
         shown = [gating.table(breached)] if breached or args.output not in ("table", "wide") else []
         emit_tables(shown, args.output, notes)
     return BREACHED if breached else OK
+
+
+def _of_group(name: str, why: BadInput) -> BadInput:
+    return BadInput(f"{name}: {why.where}", why.found, why.needed)
+
+
+def _each(args: argparse.Namespace) -> Sequence[tuple[str, dict[str, Any], Observed]]:
+    """Every group of the input; one without members has no plan, and of the present all that it has not read waits."""
+    from apportion import policies
+    from apportion.history.records import SHARE
+    from apportion.model.build import build
+
+    judged: list[tuple[str, dict[str, Any], Observed]] = []
+    groups = [observed for observed in source.many(args, whole=False) if observed.kind != SHARE]
+    for observed in groups:
+        if not observed.raw["topics"] and not observed.unnamed_partitions:
+            continue  # it reads nothing: a group of Connect, or one that has just begun
+        if observed.raw.get("members") or not observed.owners_told:
+            judged.append(_facts_of(source.plannable(observed, args, whole=False), args))
+        elif args.now:
+            judged.append(("the present owners", policies.facts_of_nobody(build(observed.raw)), observed))
+    _add_ages([(facts, observed) for _, facts, observed in judged], args)
+    return judged
 
 
 def _limits(args: argparse.Namespace) -> Limits:
@@ -86,8 +134,9 @@ def _limits(args: argparse.Namespace) -> Limits:
     if args.now:
         # Two readers of one partition are a fault under any limit on owners, unless it is allowed by name.
         limits.setdefault("max-double-readers", 0)
-    elif args.max_double_readers is not None:
-        raise Usage("apportion gate", "--max-double-readers asks for the present owners: give --now too")
+    for name in ("max-double-readers", "max-lag-seconds"):
+        if name in limits and not args.now:
+            raise Usage("apportion gate", f"--{name} asks for the present owners: give --now too")
     if args.now and args.require_proof:
         raise Usage("apportion gate", "--require-proof asks for a plan, --now for the present owners: choose one")
     return limits
@@ -97,7 +146,6 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed | N
     """What is judged, in words, its figures, and the group: from a plan, or a group that is planned or as it is."""
     from apportion import policies
     from apportion.model.plan_json import SavedPlan
-    from apportion.planning import plan
 
     named = "--assignor" if args.assignor else "--set" if args.settings else None
     if args.now and named:
@@ -107,6 +155,16 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed | N
         if args.now or named:
             raise Usage("apportion gate", f"{named or '--now'} asks for a group, this is a plan")
         return f"the plan of {given.assignor}", policies.facts_of_saved(given), None
+    content, facts, observed = _facts_of(given, args)
+    _add_ages([(facts, observed)], args)
+    return content, facts, observed
+
+
+def _facts_of(given: Observed, args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed]:
+    """What is judged of a group: its present owners, or its plan."""
+    from apportion import policies
+    from apportion.planning import plan
+
     group = given.group
     if args.now:
         return "the present owners", policies.facts_of_owners(group), given
@@ -114,6 +172,26 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed | N
     with progress.slow(f"planning with {assignor}"):
         planned = plan(group, assignor, settings_of(args))
     return f"the plan of {planned.assignor}", policies.facts_of_plan(planned), given
+
+
+def _add_ages(judged: Sequence[tuple[dict[str, Any], Observed]], args: argparse.Namespace) -> None:
+    """Add the age of each group's oldest unread message, if a limit is on it."""
+    if args.max_lag_seconds is None:
+        return
+    from apportion.history import time_window
+    from apportion.model.build import build
+
+    over_time = source.over_time(args, [observed for _, observed in judged], args.window)
+    if over_time is None:
+        needed = "--max-lag-seconds needs a dump, tables or a live cluster: a file tells of one moment only"
+        raise Usage("apportion gate", needed)
+    for (facts, observed), known in zip(judged, over_time, strict=True):
+        group = build(observed.raw)
+        group = time_window.as_of_last_look(group, known.series) if args.file is None else group
+        times = time_window.group_time(group, known.series, known.window_s, None, known.now_ms, with_speeds=False)
+        least, why = times.whole.oldest_unread
+        facts["max-lag-seconds"] = least
+        facts["unknown"] = {**facts.get("unknown", {}), "max-lag-seconds": why}
 
 
 def _share(text: str) -> float:

@@ -63,8 +63,8 @@ def add_connection(parser: Parser) -> None:
     live.add_argument("--context", metavar="NAME", help="a context of the config file; or APPORTION_CONTEXT")
 
 
-def many(args: argparse.Namespace) -> list[Observed]:
-    """The groups that the arguments mean, at least one."""
+def many(args: argparse.Namespace, whole: bool = True) -> list[Observed]:
+    """The groups that the arguments mean, at least one; of a text, see ``sniff.groups_in`` for ``whole``."""
     from apportion.inputs import load_history, sniff
 
     if args.file is None and is_live(args):
@@ -72,7 +72,7 @@ def many(args: argparse.Namespace) -> list[Observed]:
     path = _path(args)
     with _reading(path):
         folder = _is_folder(path)
-        groups = load_history.groups_in_folder(path) if folder else sniff.groups_in(_content(path), called(path))
+        groups = load_history.groups_in_folder(path) if folder else sniff.groups_in(_content(path), called(path), whole)
     return sniff.chosen(groups, args.groups)
 
 
@@ -80,10 +80,10 @@ def one(args: argparse.Namespace) -> Observed:
     """The one group that the arguments mean, to be planned; a share group is none that can be."""
     from apportion.inputs import sniff
 
-    return _plannable(sniff.the_one(many(args), _called(args)), args)
+    return plannable(sniff.the_one(many(args), _called(args)), args)
 
 
-def _plannable(observed: Observed, args: argparse.Namespace, whole: bool = True) -> Observed:
+def plannable(observed: Observed, args: argparse.Namespace, whole: bool = True) -> Observed:
     """The group, with the subscriptions that --subscribe states, where its source tells enough to plan it.
 
     whole
@@ -315,7 +315,7 @@ def _went_back(before: Sequence[Observed], after: Sequence[Observed]) -> str:
 
 
 def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Observed:
-    """The plan.json that the input holds, else its one group; see ``_plannable`` for ``whole``."""
+    """The plan.json that the input holds, else its one group; see ``plannable`` for ``whole``."""
     from apportion.inputs import sniff
 
     if (args.file is None and is_live(args)) or _is_folder(path := _path(args)):
@@ -326,7 +326,7 @@ def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | O
         if saved is not None:
             return saved
         groups = sniff.chosen(sniff.groups_in(content, called(path), whole), args.groups)
-    return _plannable(sniff.the_one(groups, called(path)), args, whole)
+    return plannable(sniff.the_one(groups, called(path)), args, whole)
 
 
 def _plan_in(content: bytes, name: str) -> SavedPlan | None:
@@ -396,7 +396,7 @@ def _is_far(path: str) -> bool:
 
 def choose(args: argparse.Namespace) -> None:
     """Refuse a file beside an option for a live cluster, which would mean nothing."""
-    for name in (*CONNECTION, "all_groups"):
+    for name in CONNECTION:
         if args.file is not None and getattr(args, name, None) not in (None, False):
             option = "--" + name.replace("_", "-")
             raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")

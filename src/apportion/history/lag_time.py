@@ -247,6 +247,19 @@ class LagTime:
         return None if self.written is None or self.read is None else self.written - self.read
 
     @property
+    def oldest_unread(self) -> tuple[float | None, str]:
+        """The age of the oldest unread message in seconds, or the least that it can be with a sentence that says so."""
+        if self.lag == 0:
+            return 0.0, ""
+        if self.age.seconds is not None:
+            return self.age.seconds, ""
+        least = self.age.at_least
+        return (
+            least,
+            "a message whose age is not known" if not least else f"a message that is at least {least:,.0f} s old",
+        )
+
+    @property
     def in_words(self) -> str:
         """One of ``IN_WORDS``."""
         if self.lag is None:

@@ -68,6 +68,8 @@ RECORDS_A_BUCKET: Final = 75_000
 PLANNERS: Final = 16 + LARGE_TASKS
 FEW_RECORDS: Final = 20_000
 """So many are one bucket, and planned by one task: a job is a second's work, whatever it does."""
+MOST_NAMES: Final = 20
+"""Files that an error names."""
 APPENDED_MAX: Final = 20
 """Added to so many times, a table is written anew, for many small files are slow to read."""
 
@@ -86,7 +88,7 @@ class BuildState:
     read
         Partition of ``__consumer_offsets`` to the last offset that was decoded.
     records
-        How many records there were.
+        How many there were.
     ends_at
         The newest sample's time in microseconds; None where none has one.
     names
@@ -97,6 +99,8 @@ class BuildState:
         How many rows ``gold/commits`` and ``gold/group_state`` have.
     builds, appended
         How many builds there were, and how often each table was added to since it was written whole.
+    rows
+        Rows of the dump that hold those records, which may stand there twice.
     """
 
     version: str
@@ -112,6 +116,7 @@ class BuildState:
     groups: int = 0
     builds: int = 0
     appended: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
 
     def to_text(self) -> str:
         """As JSON, with a digest of it."""
@@ -120,12 +125,15 @@ class BuildState:
 
     @classmethod
     def from_text(cls, text: str | None) -> BuildState | None:
-        """What ``to_text`` wrote, here or in another version; None for anything else, as what somebody changed."""
+        """What ``to_text`` wrote, of another version's only what it read; None for what somebody changed."""
         try:
             stored = json.loads(text or "null")
+            known = stored["state"] if stored["digest"] == _digest(stored["state"]) else {}
             if stored["version"] != version():
-                return cls(stored["version"], {}, "") if isinstance(stored["version"], str) else None
-            return cls(**stored["state"]) if stored["digest"] == _digest(stored["state"]) else None
+                seen = {name: known[name] for name in ("dump", "files", "rows") if name in known}
+                other = cls(stored["version"], {}, **{"dump": "", **seen})
+                return other if isinstance(stored["version"], str) else None
+            return cls(**known) if known else None
         except (ValueError, TypeError, KeyError, RecursionError):
             return None
 
@@ -175,6 +183,8 @@ def build(
     """
     text = store.text(BUILD)
     before = BuildState.from_text(text)
+    if before is not None and not full and _place_of(before) == _place_of(request) != "":
+        _refuse_loss(dump, before)
     why = "as asked" if full else _why_anew(store, dump, request, before, text)
     if not why and before is not None:
         if dump.files == before.files:
@@ -199,6 +209,36 @@ def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Built:
     finally:
         build.let_go()
     return built
+
+
+def _place_of(state: BuildState) -> str:
+    """Where a build's dump was, without the settings that stand beside it; "" unknown."""
+    source = json.loads(state.dump or "{}")
+    return f"{source.get('kind', '')} {source.get('dump', '')}".strip()
+
+
+def _refuse_loss(dump: Dump, before: BuildState) -> None:
+    """Raise BadInput if records or samples that the tables were made of are in the dump no more: they would lose them.
+
+    A file that is another now, and one of a Delta table, which compaction replaces, is missed only if there are fewer
+    records than before.
+    """
+    if dump.files is None:
+        return
+    known = [(name, *entry) for name in ("records", "samples") for entry in before.files.get(name, {}).items()]
+    others = [(name, file, mark) for name, file, mark in known if dump.files[name].get(file) != mark]
+    lost = [file for name, file, mark in others if mark and file not in dump.files[name]]
+    changed = [file for name, file, _ in others if name == "records"]
+    if not lost and changed and dump.count(None) < before.rows:
+        lost = changed
+    if lost:
+        names = [file.removeprefix(str(dump.location)).lstrip("/") for file in sorted(lost)]
+        shown = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES:,} more" if names[MOST_NAMES:] else "")
+        lack = count(
+            len(lost), "file that was read before is gone or emptied", "files that were read before are gone or emptied"
+        )
+        needed = "the files; or --full, which makes the tables without them and deletes their history"
+        raise BadInput(str(dump.location), f"{lack}: {shown}", needed)
 
 
 def _why_anew(store: TableStore, dump: Dump, request: BuildState, before: BuildState | None, text: str | None) -> str:
@@ -260,7 +300,9 @@ class _Build:
 
     def run(self, why: str) -> Built:
         """All jobs, and all tables in the order in which they depend on each other."""
-        at_once = self.dump.count(self.files["records"]) + (0 if self.before is None else self.before.places)
+        new_rows = self.dump.count(self.files["records"])
+        self.after = replace(self.after, rows=new_rows + (0 if self.before is None else self.before.rows))
+        at_once = new_rows + (0 if self.before is None else self.before.places)
         self.buckets = _buckets(at_once)
         state = None
         if self.before is not None:
