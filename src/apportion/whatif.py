@@ -188,7 +188,8 @@ def whole(plans: list[Plan]) -> Plan:
     if first is last:
         return first
     proof = {goal: "heuristic" if goal == "moves" else how for goal, how in last.proof.items()}
-    warmups = sum(step.answer.measures.get("warmups", 0) for step in plans)
+    measures = [step.answer.measures for step in plans]
+    warmups = sum(each.get("warmups", 0) - each.get("restored", 0) for each in measures)
     number = len(plans)
     last_extra: dict[str, Callable[[], Any]] = {
         name: partial(last.answer.extra.__getitem__, name) for name in last.answer.extra

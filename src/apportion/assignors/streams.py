@@ -95,7 +95,11 @@ class Streams(TaskSettings):
         return Answer(
             owner,
             proof=plan.answer.proof,
-            measures={"standbys": int(plan.answer.standby.sum()), "warmups": int(plan.answer.warmup.sum())},
+            measures={
+                "standbys": int(plan.answer.standby.sum()),
+                "warmups": int(plan.answer.warmup.sum()),
+                **({"restored": plan.restored} if plan.restored else {}),
+            },
             extra={"tasks": _fields(plan)},
             certificate=TaskReasons(topology, plan),
             together=_numbers(task_of),

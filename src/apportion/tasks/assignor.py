@@ -68,7 +68,8 @@ def assign_tasks(
     active, proof = placed or place_active(state, settings)
     target = _place_target(state, active, settings)
     copies = _place_copies(state, active, target, settings)
-    if copies.coming is not None and (active == target).all() and not _comes_nearer(state, active, copies, settings):
+    waits = copies.coming is not None and (active == target).all()
+    if waits and not all(_comes_nearer(state, active, copies, settings, slow=slow) for slow in (False, True)):
         copies = replace(copies, coming=None, warmup=np.zeros_like(copies.warmup))
     if settings.num_standby_replicas:
         single = settings.num_standby_replicas == 1
@@ -102,23 +103,45 @@ def _place_copies(state: ApplicationState, active: Ints, target: Ints, settings:
     return _Copies(standby, coming, warmup, exact)
 
 
-def _comes_nearer(state: ApplicationState, active: Ints, copies: _Copies, settings: TaskSettings) -> bool:
+def _comes_nearer(
+    state: ApplicationState, active: Ints, copies: _Copies, settings: TaskSettings, *, slow: bool
+) -> bool:
     """Whether the rounds to come end, or lead to more even standbys, or to as even ones with less to restore.
 
     Several standbys of a task are placed one after the other: where only some of the coming ones fit among the
     warm-ups, the round after may want others, and then the first ones again. What is waited for has to come nearer
     again and again, and so the rounds end.
+
+    slow
+        Whether restoring takes many rounds. Then which copies are begun decides and not how far they are: the same must
+        be wanted round after round until they are restored, or else all that was read of them would be for nothing.
     """
     now = copies.waits(state, active, settings)
-    runs = np.flatnonzero(active != NOBODY)
     for _ in range(LOOKS_AHEAD):
-        copied = copies.standby | copies.warmup
-        copied[runs, active[runs]] = True
-        state = replace(state, lag=np.where(copied, 0, UNKNOWN))
+        for _ in range(LOOKS_AHEAD if slow else 0):
+            begun = _restored(state, active, copies, min(settings.acceptable_recovery_lag, _FAR - 1) + 1)
+            later = _place_copies(begun, active, active, settings)
+            stays = later.coming is not None and bool((later.warmup == copies.warmup).all())
+            state, copies = begun, later
+            if stays or later.coming is None:
+                break
+        else:
+            if slow:
+                return False
+        state = _restored(state, active, copies, 0)
         copies = _place_copies(state, active, active, settings)
         if copies.coming is None or copies.waits(state, active, settings) < now:
             return True
     return False
+
+
+def _restored(state: ApplicationState, active: Ints, copies: _Copies, missing: int) -> ApplicationState:
+    """The state once copies that had nothing, or were being restored, lack so many messages; others are gone."""
+    copied = copies.standby | copies.warmup
+    lag = np.where(copied, np.minimum(np.where(state.lag == UNKNOWN, missing, state.lag), missing), UNKNOWN)
+    runs = np.flatnonzero(active != NOBODY)
+    lag[runs, active[runs]] = 0
+    return replace(state, lag=lag)
 
 
 def place_active(state: ApplicationState, settings: TaskSettings) -> tuple[Ints, dict[str, str]]:
@@ -370,13 +393,18 @@ def _choose_warmups(
     """Copies at targets that are not the active place, those nearest to done first; a standby there warms by itself.
 
     Of equals one of each process that gives tasks away comes before the second: else others fill what one gave away.
+    A copy that is restored stays and takes no place: tasks that can only move together, as around a circle, would wait
+    for each other for ever otherwise.
     """
     warmup = np.zeros_like(standby)
     waiting = np.flatnonzero(active != target)
     waiting = waiting[~_beside(state, standby)[waiting, target[waiting]]]
     lag = state.lag[waiting, target[waiting]]
-    first = in_turn(active, waiting, np.where(lag == UNKNOWN, _FAR, lag))[: settings.max_warmup_replicas]
-    warmup[first, target[first]] = True
+    restoring = _restoring(lag, settings)
+    missing = np.where(lag == UNKNOWN, _FAR, lag)[restoring]
+    first = in_turn(active, waiting[restoring], missing)[: settings.max_warmup_replicas]
+    for task in (first, waiting[~restoring]):
+        warmup[task, target[task]] = True
     return warmup
 
 

@@ -53,6 +53,14 @@ class TaskPlan:
         return self._copies(self.answer.warmup)
 
     @property
+    def restored(self) -> int:
+        """Warm-ups that are restored and wait, since their tasks can only move together with others."""
+        waiting = np.flatnonzero(self.answer.active != self.answer.target)
+        lag = self.application.lag[waiting, self.answer.target[waiting]]
+        warm = self.answer.warmup[waiting, self.answer.target[waiting]]
+        return int(np.count_nonzero(warm & (lag >= 0) & (lag <= self.settings.acceptable_recovery_lag)))
+
+    @property
     def next_probing_rebalance_ms(self) -> int | None:
         """Milliseconds from now until the group should look again; None when nothing waits."""
         return None if self.answer.settled else self.settings.probing_rebalance_interval_ms
