@@ -33,6 +33,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,13 @@ AWAY = ("KafkaTimeoutError", "KafkaConnectionError", "NoBrokersAvailable")
 
 
 class PythonMember:
-    """A member process: its events so far, and what it owns."""
+    """A member process: its events so far, and what it owns.
 
-    def __init__(self, log: Path | None = None, **config: Any) -> None:
+    process
+        Where and with what environment it runs, as ``subprocess`` takes it: another version of ours has its own.
+    """
+
+    def __init__(self, log: Path | None = None, process: Mapping[str, Any] | None = None, **config: Any) -> None:
         self.config = config
         self.name = str(config.get("name", config.get("client", "kafka-python")))
         self.events: list[dict[str, Any]] = []
@@ -57,7 +62,7 @@ class PythonMember:
         self._log = log.open("ab") if log else None
         command = [sys.executable, "-m", "tests.support.member", json.dumps(config)]
         self.process: subprocess.Popen[Any] = processes.start(
-            command, log=self._log or subprocess.DEVNULL, stdout=subprocess.PIPE
+            command, log=self._log or subprocess.DEVNULL, stdout=subprocess.PIPE, **(process or {})
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
