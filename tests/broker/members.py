@@ -18,8 +18,8 @@ from apportion.governing.carrier import LEAVE, Carrier
 from apportion.governing.governor import Governed
 from apportion.governing.looking import Selection
 from apportion.governing.rules_file import GroupRule
-from apportion.governing.service import Governing
-from apportion.inputs.cluster import Cluster, connect, patiently
+from apportion.governing.service import Governing, governing
+from apportion.inputs.cluster import Cluster, patiently
 from apportion.inputs.properties import Properties
 from apportion.testing.broker import Broker, BrokerCluster
 from apportion.wire import plan_text
@@ -165,10 +165,10 @@ class Governor:
 
     def _open(self) -> Governing:
         if self.governing is None:
-            name = f"apportion-governor-{uuid4().hex[:12]}"
-            beats = self.stack.enter_context(connect(self.cluster.bootstrap, self.login, name))
             rule = replace(self.rule, pattern=re.compile(re.escape(self.group)))
-            self.governing = Governing(self.cluster, beats, Selection((rule,), (self.group,)), self.key)
+            selection = Selection((rule,), (self.group,))
+            made = governing(self.cluster.bootstrap, self.login, self.cluster, selection, self.key)
+            self.governing = self.stack.enter_context(made)
         return self.governing
 
     @property
@@ -182,14 +182,14 @@ class Governor:
 
     def round(self) -> Governed:
         """A pass, and what became of a publication."""
-        governing = self._open()
-        while (governed := self._pass(governing)).outcome == "publishing":
-            governing.heart.wait(self.carriers, 20)
+        running = self._open()
+        while (governed := self._pass(running)).outcome == "publishing":
+            running.heart.wait(self.carriers, 20)
         return governed
 
-    def _pass(self, governing: Governing) -> Governed:
-        outcomes = governing.round()
-        return outcomes.get(self.group) or Governed(time.time(), "waiting" if governing.groups() else "empty")
+    def _pass(self, running: Governing) -> Governed:
+        outcomes = running.round()
+        return outcomes.get(self.group) or Governed(time.time(), "waiting" if running.groups() else "empty")
 
     def release(self, epoch: int = LEAVE) -> None:
         """Leave the group."""

@@ -65,13 +65,13 @@ def keyed(
 class Command:
     """``apportion govern`` as a process, and what it printed."""
 
-    def __init__(self, broker: Broker, folder: Path, *args: str, behind_s: int = 0) -> None:
-        rules = folder / "govern.toml"
-        rules.write_text(RULES)
+    def __init__(self, broker: Broker, folder: Path, *args: str, behind_s: int = 0, rules: str = RULES) -> None:
+        file = folder / "govern.toml"
+        file.write_text(rules)
         self.log = folder / f"{time.monotonic_ns()}.log"
         back = f"import time; now = time.time; time.time = lambda: now() - {behind_s}; "
         main = "import sys; from apportion.cli import main; sys.exit(main())"
-        words = ["govern", "--bootstrap-server", broker.bootstrap, "--config", str(rules), "--interval", "1", *args]
+        words = ["govern", "--bootstrap-server", broker.bootstrap, "--config", str(file), "--interval", "1", *args]
         with self.log.open("w") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", (back if behind_s else "") + main, *words], stdout=out, stderr=out

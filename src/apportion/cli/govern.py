@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from apportion.cli import source
 from apportion.cli.output import emit, tell
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from apportion.governing.governor import Governed
     from apportion.governing.rules_file import GroupRule
     from apportion.governing.service import Governing
+    from apportion.inputs.cluster import Cluster
 
 DETAILS = (
     "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
@@ -36,6 +38,26 @@ EXAMPLES = (
     ("racks", "apportion govern --context prod --group ads --assignor sticky --set order=balance,racks,moves"),
 )
 
+SWITCH_S = 0.0005
+"""For how long one thread may compute while another waits: a look must not hold up each heartbeat."""
+
+PUT_IN = """
+What to do, on every broker, one after the other:
+  plain Kafka  put apportion-broker-0.1.0.jar into libs/, and set
+               group.consumer.assignors=uniform,range,io.apportion.broker.GovernedAssignor
+  an image     FROM apache/kafka:4.3.0
+               COPY apportion-broker-0.1.0.jar /opt/kafka/libs/
+               ENV KAFKA_GROUP_CONSUMER_ASSIGNORS=uniform,range,io.apportion.broker.GovernedAssignor
+  Strimzi      no image of your own: mount one that has only the jar, in spec.kafka of the Kafka resource
+               config: {group.consumer.assignors: "uniform,range,io.apportion.broker.GovernedAssignor"}
+               template:
+                 pod: {volumes: [{name: apportion, image: {reference: registry.example.com/apportion-broker:0.1.0}}]}
+                 kafkaContainer:
+                   volumeMounts: [{name: apportion, mountPath: /mnt/apportion}]
+                   env: [{name: CLASSPATH, value: "/mnt/apportion/*"}]
+Then run apportion govern --check again.
+"""
+
 
 def add_arguments(parser: Parser) -> None:
     """The groups, their strategy, and how plans are trusted."""
@@ -49,6 +71,10 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--check", action="store_true", help="ask all brokers for the class; exit 3 where one lacks it")
     parser.add_argument("--key-file", metavar="FILE", help="what plans are signed with, as on the brokers")
     parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=5, help="seconds (default: 5)")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="answer /metrics and /healthz there")
+    parser.add_argument(
+        "--status", action="store_true", help="list the governed groups and where they differ, then end"
+    )
     parser.add_argument("--release", action="store_true", help="give the groups back to uniform, then end")
 
 
@@ -56,32 +82,62 @@ def run(args: argparse.Namespace) -> int:
     """Check the brokers, then govern until it is ended."""
     from apportion.governing.governor import CLASS, without_class
     from apportion.governing.looking import Selection
-    from apportion.governing.service import Governing
+    from apportion.governing.service import governing
     from apportion.inputs.cluster import connect
 
     rules, key = _rules(args), _key(args.key_file)
     connection = source.connection(args)
     reach = connection.bootstrap, connection.properties
     with connect(*reach) as looks:
+        if args.status:
+            return _status(looks, args.groups)
         lacking = without_class(looks)
         for broker, assignors in lacking.items():
             emit(f"broker {broker} lacks {CLASS}: group.consumer.assignors={assignors}\n")
         if lacking:
             tell("Members that name the assignor would end for good on these brokers: nothing was begun.")
+            emit(PUT_IN)
             return 3
         if args.check:
             emit(f"every broker has {CLASS}\n")
             return 0
-        with connect(*reach, client_id=f"apportion-governor-{uuid4().hex[:12]}") as beats:
-            governing = Governing(looks, beats, Selection(rules, None if args.all_groups else args.groups), key)
-            return (
-                _released(governing, args.groups or governing.groups())
-                if args.release
-                else _govern(governing, args.interval)
-            )
+        selection = Selection(rules, None if args.all_groups else args.groups)
+        with governing(*reach, looks, selection, key) as governor:
+            if args.release:
+                return _released(governor, args.groups or governor.groups())
+            return _govern(governor, args.interval, args.listen)
 
 
-def _govern(governing: Governing, interval_s: int) -> int:
+def _status(looks: Cluster, names: list[str]) -> int:
+    """Each governed group, its plan's age, who carries it and where the group differs; 3 if one differs."""
+    from apportion.governing.governor import who
+    from apportion.inputs.cluster_round import look
+
+    seen, differing, listed = look(looks), 0, 0
+    for name, group in sorted(seen.groups.items()):
+        under = group.description.get("governed")
+        if (names and name not in names) or under is None:
+            continue
+        seats = [who(seat) for seat, _ in group.description["carriers"] if seat["member_epoch"] >= 0]
+        age_s = max(0.0, seen.ended - under.published_s)
+        sentences = " ".join(under.sentences[1:]) or "It is followed."
+        carriers = ", ".join(seats) or "nobody now, until its session ends"
+        emit(
+            f"{printable(name)}: plan of {age_s:,.0f} s ago, carried by {printable(carriers)}. {printable(sentences)}\n"
+        )
+        listed, differing = listed + 1, differing + bool(under.differs)
+    emit(
+        f"{count(listed, 'group')} carry a plan; {differing} differ from it.\n"
+        if listed
+        else "No group carries a plan.\n"
+    )
+    for trouble in [*seen.troubles, *(f"{name}: {why}" for name, why in seen.unknown.items())]:
+        tell(trouble)
+    return 3 if differing or seen.troubles or seen.unknown else 0
+
+
+def _govern(governing: Governing, interval_s: int, listen: str | None) -> int:
+    from apportion.governing.metrics import listening
     from apportion.governing.service import govern
 
     over: list[int] = []
@@ -89,9 +145,11 @@ def _govern(governing: Governing, interval_s: int) -> int:
     def end(signum: int, frame: FrameType | None) -> None:
         over.append(signum)
 
+    sys.setswitchinterval(SWITCH_S)
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    differing = govern(governing, interval_s, _told, lambda: bool(over))
+    with listening(listen, governing, interval_s) if listen else nullcontext():
+        differing = govern(governing, interval_s, _told, lambda: bool(over))
     if differing:
         tell(f"The brokers do not follow the plan of {', '.join(differing)}.")
     return 3 if differing else 0
@@ -127,7 +185,7 @@ def _rules(args: argparse.Namespace) -> tuple[GroupRule, ...]:
     from apportion.governing.rules_file import GroupRule, read_rules
     from apportion.planning import strategy_of
 
-    if not args.check and bool(args.groups) == args.all_groups:
+    if not (args.check or args.status) and bool(args.groups) == args.all_groups:
         raise Usage("apportion govern", "give --group, or --all-groups with --config")
     if args.all_groups and not args.config:
         raise Usage("apportion govern", "--all-groups needs --config, which says which groups and how")

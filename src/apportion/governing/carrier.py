@@ -27,6 +27,8 @@ LEAVE: Final = -1
 HAND_OVER: Final = -2
 RETRY_S: Final = 0.5
 """Before a coordinator that could not answer is asked again."""
+EARLY: Final = 0.85
+"""The part of the coordinator's interval after which the next heartbeat is due: a busy machine takes the rest."""
 REFUSED_S: Final = 5.0
 """Before a heartbeat is repeated that was refused."""
 
@@ -161,4 +163,4 @@ class Carrier:
         if self.gives_back:  # another assignor than ours is in force: it deals to everybody who subscribes
             self.topics, self.to_say = [], True
         waits = not self.to_say and self.leaving is None
-        self.beaten_s, self.due_s = now_s, now_s + self.interval_s if waits else now_s
+        self.beaten_s, self.due_s = now_s, now_s + EARLY * self.interval_s if waits else now_s

@@ -12,7 +12,7 @@ number, and the plan is published again above it, or the class does not trust th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -22,6 +22,7 @@ from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
 from apportion.governing.heart import Heart
 from apportion.governing.plans import adopted, differences, governed_plan, outlook
 from apportion.governing.rules_file import GroupRule
+from apportion.governing.seen_group import Carried, SeenGroup
 from apportion.inputs.cluster import Cluster, patiently
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
@@ -34,8 +35,6 @@ INSTANCE: Final = "apportion-governor"
 CLASS: Final = "io.apportion.broker.GovernedAssignor"
 AGAIN_S: Final = 30.0
 """Before a plan that the brokers do not follow is published again."""
-Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]
-"""The members of a group that carry a plan, each with its part."""
 
 
 def without_class(cluster: Cluster) -> dict[str, str]:
@@ -86,24 +85,6 @@ class Governed:
     sentences: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SeenGroup:
-    """A group as one look shows it.
-
-    observed
-        As group.json, with the broker's target in the place of what members hold.
-    computed
-        Whether that target is of the group's own epoch.
-    mark
-        What is equal as long as the group is: its epochs. None: nothing of the kind is known.
-    """
-
-    observed: Observed
-    carried: Carried = ()
-    computed: bool = True
-    mark: object = None
-
-
 @dataclass
 class Governor:
     """One group's governor.
@@ -131,6 +112,8 @@ class Governor:
 
     def step(self, seen: SeenGroup) -> Governed:
         """Take one look at the group, and have a plan published where it differs from the one that is carried."""
+        if self.follows and seen.mark is not None and seen.mark == self._mark:
+            return Governed(time.time(), "unchanged", self._number, 0, len(self._plan.members if self._plan else ()))
         foreign = self._foreign(seen.observed)
         if foreign:
             self.leave(LEAVE)
@@ -138,8 +121,6 @@ class Governor:
         heard = self._heard(seen.carried)
         if heard is not None:
             return heard
-        if self.follows and seen.mark is not None and seen.mark == self._mark:
-            return Governed(time.time(), "unchanged", self._number, 0, len(self._plan.members if self._plan else ()))
         raw = self.rule.with_facts(seen.observed.raw)
         if not raw["members"]:
             return Governed(time.time(), "empty")
@@ -150,7 +131,7 @@ class Governor:
     @property
     def follows(self) -> bool:
         """Whether it has a plan, and all its carriers are in the group."""
-        return self._plan is not None and all(carrier.joined for carrier in self.carriers)
+        return self._plan is not None and all(carrier.joined and carrier.settled for carrier in self.carriers)
 
     @property
     def named(self) -> set[str] | None:

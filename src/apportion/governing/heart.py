@@ -1,8 +1,8 @@
 """The carriers' heartbeats, each when it is due, on a connection and a thread of their own, whatever else is going on.
 
-kafka-python runs the connections' loop in a thread. On it run a few lanes for each coordinator. A lane takes the
-carrier that has been due longest, sends its heartbeat and waits for the answer: so joins and publications are spread,
-a carrier has one request on its way at most, and a broker that does not answer holds up its own groups alone.
+kafka-python runs the connections' loop in a thread. On it runs a line for each coordinator, which sends the heartbeat
+of the carrier that has been due longest, so many at once and no more: so joins and publications are spread, a carrier
+has one request on its way at most, and a broker that does not answer holds up its own groups alone.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from apportion.governing.carrier import ELSEWHERE, REFUSED_S, RETRY_S, Carrier
 from apportion.inputs.cluster import Cluster
 from apportion.inputs.cluster_round import in_words
 
-LANES: Final = 4
-"""For each coordinator; the client takes five requests on a connection at once."""
+AT_ONCE: Final = 64
+"""Heartbeats on their way to one coordinator: with fewer, a slow answer holds up those that are due behind it."""
 IDLE_S: Final = 0.1
-"""How long a lane sleeps that finds nobody due: by so much a heartbeat may come late."""
+"""How long a line sleeps where nobody is due: by so much a heartbeat may come late."""
+GAPS_S: Final = 60
+"""For how long the longest gap is remembered."""
 
 
 class Heart:
@@ -41,7 +43,7 @@ class Heart:
         self._place: dict[Carrier, int] = {}
         self._busy: set[Carrier] = set()
         self._number, self._over = count(), False
-        self._longest_s = 0.0
+        self._gaps: dict[int, float] = {}
         self._carriers: set[Carrier] = set()
         self._manager.call_soon(self._find_homes)
 
@@ -81,53 +83,49 @@ class Heart:
         return ready
 
     def longest_gap_s(self) -> float:
-        """The longest time between two heartbeats of a carrier since this was last asked, and of the one that waits."""
-        now_s, longest_s = time.monotonic(), self._longest_s
-        self._longest_s = 0.0
-        return max([longest_s, *(now_s - c.beaten_s for c in list(self._carriers) if c.joined and c.beaten_s)])
+        """The longest time between two heartbeats of a carrier in the last minute, or since its last one."""
+        now_s = time.monotonic()
+        self._gaps = {second: gap_s for second, gap_s in list(self._gaps.items()) if second >= now_s - GAPS_S}
+        waiting = (now_s - c.beaten_s for c in list(self._carriers) if c.joined and c.leaving is None)
+        return max([0.0, *self._gaps.values(), *waiting])
 
     # -- on the connections' thread ---------------------------------------------------------------------------------
 
     async def _find_homes(self) -> None:
-        """Send each carrier that has no coordinator, or lost it, to the lanes of the one that it has now."""
+        """Send each carrier that has no coordinator, or lost it, to the line of the one that it has now."""
         while not self._over:
             now_s, all_of_them = time.monotonic(), self._homeless
             self._homeless = [carrier for carrier in all_of_them if carrier.due_s > now_s]
             if waiting := [carrier for carrier in all_of_them if carrier.due_s <= now_s and not carrier.gone]:
-                await self._house(waiting)
+                troubles = await self._located(sorted({carrier.group for carrier in waiting}))
+                for carrier in waiting:
+                    self._house(carrier, troubles.get(carrier.group, ""))
             await self._manager._net.sleep(IDLE_S)
 
-    async def _house(self, waiting: list[Carrier]) -> None:
+    def _house(self, carrier: Carrier, trouble: str) -> None:
         from kafka.protocol.metadata import CoordinatorType
 
-        groups = sorted({carrier.group for carrier in waiting})
-        troubles = await self._located(groups)
-        # One group that this user may not read, or that has no coordinator, is an error of the whole question.
-        for group in groups if troubles and len(groups) > 1 else ():
-            troubles[group] = (await self._located([group])).get(group, "")
-        coordinators = self._manager.cluster._coordinators
-        for carrier in waiting:
-            if trouble := troubles.get(carrier.group, ""):
-                carrier.trouble = f"{carrier.group} has no coordinator for this governor: {trouble}"
-                carrier.due_s = time.monotonic() + REFUSED_S
-                self._homeless.append(carrier)
-                continue
-            node = coordinators[CoordinatorType.GROUP, carrier.group]
-            if node not in self._queues:
-                self._queues[node] = []
-                for _ in range(LANES):
-                    self._manager.call_soon(self._lane, node)
-            self._home[carrier] = node
-            self._push(node, carrier)
+        node = self._manager.cluster._coordinators.get((CoordinatorType.GROUP, carrier.group))
+        if trouble or node is None:
+            carrier.trouble = f"{carrier.group} has no coordinator for this governor: {trouble or 'nobody is told'}"
+            carrier.due_s = time.monotonic() + REFUSED_S
+            self._homeless.append(carrier)
+            return
+        if node not in self._queues:
+            self._queues[node] = []
+            self._manager.call_soon(self._line, node)
+        self._home[carrier] = node
+        self._push(node, carrier)
 
     async def _located(self, groups: list[str]) -> dict[str, str]:
         """Have the client know who coordinates groups; why not, of each, if it is not told."""
-        from kafka import errors
-
         try:
             await self.cluster._admin._find_coordinator_ids(groups)
-        except errors.KafkaError as error:
-            return dict.fromkeys(groups, in_words(error))
+        except Exception as error:
+            if len(groups) == 1:
+                return {groups[0]: in_words(error)}
+            # One group that this user may not read, or that has no coordinator, is an error of the whole question.
+            return {group: why for one in groups for group, why in (await self._located([one])).items()}
         return {}
 
     def _push(self, node: int, carrier: Carrier) -> None:
@@ -145,35 +143,46 @@ class Heart:
                     return carrier
         return None
 
-    async def _lane(self, node: int) -> None:
-        queue = self._queues[node]
+    async def _line(self, node: int) -> None:
+        queue, on_their_way = self._queues[node], 0
+
+        async def turn(carrier: Carrier) -> None:
+            nonlocal on_their_way
+            try:
+                at_home = carrier.gone or await self._beat(node, carrier)
+            finally:
+                on_their_way -= 1
+            self._line_up(node, carrier, at_home)
+
         while not self._over:
-            carrier = self._next(queue)
+            carrier = self._next(queue) if on_their_way < AT_ONCE else None
             if carrier is None:
                 await self._manager._net.sleep(IDLE_S)
                 continue
-            at_home = carrier.gone or await self._beat(node, carrier)
-            if carrier.gone:
-                self._carriers.discard(carrier)
-                self._home.pop(carrier, None)
-            elif at_home:
-                self._push(node, carrier)
-            else:
-                self._home.pop(carrier, None)
-                self.cluster.forget_coordinator(carrier.group)
-                self._homeless.append(carrier)
+            on_their_way += 1
+            self._manager.call_soon(turn, carrier)
+
+    def _line_up(self, node: int, carrier: Carrier, at_home: bool) -> None:
+        """After its turn: again here, or at another coordinator, or nowhere."""
+        if carrier.gone:
+            self._carriers.discard(carrier)
+            self._home.pop(carrier, None)
+        elif at_home:
+            self._push(node, carrier)
+        else:
+            self._home.pop(carrier, None)
+            self.cluster.forget_coordinator(carrier.group)
+            self._homeless.append(carrier)
 
     async def _beat(self, node: int, carrier: Carrier) -> bool:
         """One heartbeat; whether its coordinator is still there."""
-        from kafka import errors
-
         from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-        fields, last_s = carrier.fields(), carrier.beaten_s if carrier.joined else 0.0
         self._busy.add(carrier)
+        fields, last_s = carrier.fields(), carrier.beaten_s if carrier.joined else 0.0
         try:
             answer = await self._manager.send(ConsumerGroupHeartbeatRequest(**fields), node_id=node)
-        except errors.KafkaError as error:
+        except Exception as error:
             carrier.trouble = f"the coordinator of {carrier.group} did not answer: {in_words(error)}"
             carrier.due_s = time.monotonic() + RETRY_S
             return False
@@ -182,5 +191,6 @@ class Heart:
         carrier.take(fields, answer.to_dict(), self._manager._conns.get(node))
         self.beats += 1
         if last_s:
-            self._longest_s = max(self._longest_s, time.monotonic() - last_s)
+            now_s = time.monotonic()
+            self._gaps[int(now_s)] = max(self._gaps.get(int(now_s), 0.0), now_s - last_s)
         return answer.error_code not in ELSEWHERE

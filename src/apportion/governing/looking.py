@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apportion.governing.governor import SeenGroup
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.sharing import CLUB
-from apportion.inputs.cluster_round import STABLE, DescribedGroup, ListedGroup, Look, Round, entries_of
+from apportion.inputs.cluster_round import STABLE, ListedGroup, Look
 from apportion.inputs.group_descriptions import kind_of, reads
-from apportion.inputs.live import observed_group
 
 
 @dataclass(frozen=True)
@@ -65,25 +63,3 @@ class GovernedLook(Look):
         lagging = {t for name, group in self.round.groups.items() if self._asks_lag(name) for t in group.topics}
         near = {node: [place for place in mine if place[0] in lagging] for node, mine in places.items()}
         await super()._ends({node: mine for node, mine in near.items() if mine}, drafts, which)
-
-
-def seen_group(group: DescribedGroup, look: Round, asks_lag: bool) -> SeenGroup:
-    """A group of a look as its governor takes it: by what members are to have, not by what they still hold."""
-    description = dict(group.description)
-    targets = description.get("targets", {})
-    description["members"] = {
-        member: {**fields, "owned": targets.get(member, fields["owned"])}
-        for member, fields in description["members"].items()
-    }
-    entries = entries_of({topic: look.topics[topic] for topic in group.topics if topic in look.topics})
-    observed = observed_group(
-        group.name, description, group.committed, entries.by_number, entries.ids, group.coordinator
-    )
-    epochs = description.get("generation"), description.get("assignment_epoch")
-    known = epochs[0] is not None and description["kind"] == "consumer"
-    return SeenGroup(
-        observed,
-        description.get("carriers", ()),
-        known and epochs[0] == epochs[1],
-        (*epochs, description["protocol"]) if known and not asks_lag else None,
-    )

@@ -15,20 +15,24 @@ import logging
 import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+from uuid import uuid4
 
 from apportion.errors import ApportionError, Unavailable
 from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
-from apportion.governing.governor import INSTANCE, Carried, Governed, Governor, SeenGroup, who
-from apportion.governing.heart import Heart
-from apportion.governing.looking import GovernedLook, Selection, seen_group
+from apportion.governing.governor import INSTANCE, Governed, Governor, who
+from apportion.governing.heart import AT_ONCE, Heart
+from apportion.governing.looking import GovernedLook, Selection
+from apportion.governing.seen_group import Carried, SeenGroup
 from apportion.governing.sharing import CLUB, share
-from apportion.inputs.cluster import Cluster, partition_of_group
+from apportion.inputs.cluster import Cluster, connect, partition_of_group
 from apportion.inputs.cluster_round import Round, look
+from apportion.inputs.properties import Properties
 from apportion.model.group import Group
 
 LOG: Final = logging.getLogger("apportion.governing")
@@ -44,17 +48,34 @@ PATIENCE_S: Final = 30.0
 class Counts:
     """What a governor says of itself: see ``metrics``.
 
-    passes, pass_s, looked_at
-        How many passes there were; what the last one took, and when the last look at the cluster ended.
+    began_at, looked_at
+        When this governor began, and when its last look at the cluster ended, seconds since 1970.
+    passes, pass_s
+        How many passes there were, and what the last one took.
+    governors
+        How many there are of the same rules.
     changes
         Group's outcomes by name, how often each began.
     """
 
+    began_at: float = field(default_factory=time.time)
+    looked_at: float = 0.0
     passes: int = 0
     pass_s: float = 0.0
-    looked_at: float = 0.0
+    governors: int = 1
     changes: Counter[str] = field(default_factory=Counter)
     trouble: str = ""
+
+
+@contextmanager
+def governing(
+    bootstrap: str, properties: Properties | None, looks: Cluster, selection: Selection, key: bytes | None = None
+) -> Iterator[Governing]:
+    """A governor with a name that no other has, on a connection for its heartbeats; whoever calls it closes it."""
+    name = f"{INSTANCE}-{uuid4().hex[:12]}"
+    at_once = 2 * AT_ONCE  # kafka-python refuses what is beyond
+    with connect(bootstrap, properties, client_id=name, max_in_flight_requests_per_connection=at_once) as beats:
+        yield Governing(looks, beats, selection, key)
 
 
 class Governing:
@@ -94,7 +115,9 @@ class Governing:
         seen = look(self.looks, lambda admin: GovernedLook(admin, self.selection))
         self.counts.looked_at = seen.ended
         groups = seen.groups.keys() - {CLUB}
-        own = share(groups, _holders(seen), self._governors(seen), self.me)
+        governors = self._governors(seen)
+        self.counts.governors = len(governors)
+        own = share(groups, _holders(seen), governors, self.me)
         for name in self.governors.keys() & groups - own:
             self._hand_over(name)
         self._announce(seen.leaders)
@@ -121,7 +144,7 @@ class Governing:
         if name not in self.governors:
             self.governors[name] = Governor(self.heart, name, rule, self.key, compute=partial(self._compute, name))
         try:
-            return self.governors[name].step(seen_group(seen.groups[name], seen, "lag" in rule.assignor.goals))
+            return self.governors[name].step(SeenGroup(seen.groups[name], seen, "lag" in rule.assignor.goals))
         except ApportionError as error:
             return _failed(str(error))
 
@@ -189,7 +212,7 @@ class Governing:
             seen = look(self.looks, lambda admin: GovernedLook(admin, self.selection))
             if name not in seen.groups:
                 return f"there is no group {name}" if seen.listed(name) else f"{name}: its coordinator does not answer"
-            group = seen_group(seen.groups[name], seen, asks_lag=False)
+            group = SeenGroup(seen.groups[name], seen, asks_lag=False)
             if governor is None:
                 if other := _living(group.carried):
                     return f"{who(other)} governs {name}: end it first; if it is dead, wait for the end of its session"

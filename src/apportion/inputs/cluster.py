@@ -127,11 +127,11 @@ class Cluster:
 
 
 @contextmanager
-def connect(bootstrap: str, properties: Properties | None = None, client_id: str = CLIENT_ID) -> Iterator[Cluster]:
+def connect(bootstrap: str, properties: Properties | None = None, **settings: Any) -> Iterator[Cluster]:
     """A cluster to look at, for the block.
 
-    client_id
-        As the broker describes whoever joins a group on this connection.
+    settings
+        More of kafka-python's; ``client_id`` is how the broker describes whoever joins a group on this connection.
     Raises
         MissingExtra: kafka-python is not installed. Unavailable: nobody answers, or the login is refused.
     """
@@ -140,9 +140,8 @@ def connect(bootstrap: str, properties: Properties | None = None, client_id: str
     except ImportError as error:
         raise MissingExtra("Talking to a broker", "kafka-python") from error
     with sentences(bootstrap):
-        admin = opened(
-            KafkaAdminClient, bootstrap, properties or Properties(), request_timeout_ms=PATIENCE_MS, client_id=client_id
-        )
+        settings = {"request_timeout_ms": PATIENCE_MS, **settings}
+        admin = opened(KafkaAdminClient, bootstrap, properties or Properties(), **settings)
     try:
         yield Cluster(bootstrap, admin)
     finally:

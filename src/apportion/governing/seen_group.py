@@ -1,0 +1,46 @@
+"""A group of a look as its governor takes it: by what members are to have, not by what they still hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from apportion.inputs.cluster_round import DescribedGroup, Round, entries_of
+from apportion.inputs.described_group import Observed
+from apportion.inputs.live import observed_group
+from apportion.wire.plan_text import PlanPart
+
+Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]
+"""The members of a group that carry a plan, each with its part."""
+
+
+class SeenGroup:
+    """One group; what costs time is made when it is asked for, since most groups are as they were.
+
+    carried
+        By whom, and what.
+    computed
+        Whether the broker's target is of the group's own epoch.
+    mark
+        What is equal as long as the group is: its epochs. None: nothing of the kind is known, or lag counts too.
+    """
+
+    def __init__(self, group: DescribedGroup, look: Round, asks_lag: bool) -> None:
+        self.group, self.look = group, look
+        facts = group.description
+        self.carried: Carried = facts.get("carriers", ())
+        epochs = facts.get("generation"), facts.get("assignment_epoch")
+        known = facts["kind"] == "consumer"
+        self.computed = known and epochs[0] == epochs[1]
+        self.mark = (*epochs, facts["protocol"]) if known and not asks_lag else None
+
+    @cached_property
+    def observed(self) -> Observed:
+        """As group.json, with the broker's target in the place of what members hold."""
+        group, facts, topics = self.group, self.group.description, self.look.topics
+        targets = facts.get("targets", {})
+        members = {m: {**fields, "owned": targets.get(m, fields["owned"])} for m, fields in facts["members"].items()}
+        entries = entries_of({topic: topics[topic] for topic in group.topics if topic in topics})
+        facts = {**facts, "members": members}
+        return observed_group(group.name, facts, group.committed, entries.by_number, entries.ids, group.coordinator)
