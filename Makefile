@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients thorough golden mutants faults docs wheel clean
+.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients nightly thorough golden mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -38,6 +38,7 @@ quick: $(STAMP) ## an answer in two minutes, without broker, Java, Spark and bro
 	@$(PY) -m pytest -q --quick $(if $(ROOM),--room $(ROOM)) -n 2 --dist loadfile --no-loadscope-reorder
 
 PYTHON ?= python3
+SEED ?= 1
 SIZE ?=
 
 lowest: setup ## the tests with the lowest version of everything that the ranges allow: PYTHON=python3.12 SIZE=--quick or --live
@@ -71,6 +72,10 @@ chaos: setup ## members and tasks join, leave, freeze and die for a long while o
 
 plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/live.md
 	@$(PY) -m tools.plain_clients
+
+nightly: setup ## simulate 100,000 faults, and each fault at each request of small worlds: make nightly SEED=1
+	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --faults 100000 --seed $(SEED)
+	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --small 60
 
 thorough: setup ## the bounded tests at their full sizes, for hours; what came of it is kept in tests/thorough.json
 	@$(PY) -m tools.thorough

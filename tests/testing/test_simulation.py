@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from apportion.errors import BadInput
-from apportion.testing.simulation import SimulationFailed, simulate, stand_ins
+from apportion.testing.simulation import SimulationFailed, schedules, simulate, stand_ins
 
 pytestmark = pytest.mark.broker  # it needs Java, and Kafka's jars
 
@@ -43,6 +44,13 @@ def test_five_hundred_faults_break_no_promise() -> None:
     assert sum(n for kind, n in line["events"].items() if kind != "join") >= 500
     assert line["seed"] == 1
     assert line["hours"] > 0.3
+
+
+def test_a_fault_at_a_request_breaks_no_promise_in_small_worlds() -> None:
+    for plan in itertools.islice(schedules.small_worlds(40), 0, None, 83):
+        result = schedules.run(plan)
+        assert result.failure is None, (plan, result.failure)
+        assert result.events[-1]["event"] == "end"
 
 
 def test_a_module_that_reaches_a_real_clock_or_thread_in_another_form_is_refused() -> None:

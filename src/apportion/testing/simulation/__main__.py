@@ -7,14 +7,15 @@ One JSON line at the end: ``{"seed", "hours" (virtual), "events": {kind: n}, "fa
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from apportion.errors import ApportionError
-from apportion.testing.simulation.schedules import Plan, draw, run, shortened
+from apportion.testing.simulation.schedules import Plan, draw, run, shortened, small_worlds
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -25,9 +26,14 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=500, help="put in so many faults (default: 500)")
     parser.add_argument("--seed", type=int, default=1, help="the first schedule's seed; the next have the next ones")
     parser.add_argument("--show", action="store_true", help="print the events of this seed's run alone")
+    parser.add_argument("--small", type=int, metavar="DEPTH", help="small worlds: a fault at each of so many requests")
     arguments = parser.parse_args(words)
     try:
-        return show(arguments.seed) if arguments.show else sweep(arguments.seed, arguments.faults)
+        if arguments.show:
+            return show(arguments.seed)
+        if arguments.small:
+            return sweep(arguments.seed, 1 << 62, small_worlds(arguments.small))
+        return sweep(arguments.seed, arguments.faults, map(draw, itertools.count(arguments.seed)))
     except ApportionError as error:
         print(error, file=sys.stderr)
         return 2
@@ -43,12 +49,11 @@ def show(seed: int) -> int:
     return int(result.failure is not None)
 
 
-def sweep(first: int, faults: int) -> int:
-    """Runs of one seed after the other until so many faults were put in."""
+def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
+    """One run after the other until so many faults were put in."""
     events: Counter[str] = Counter()
-    failures, seconds, seed, put_in = [], 0.0, first, 0
-    while put_in < faults:
-        plan = draw(seed)
+    failures, seconds, put_in = [], 0.0, 0
+    for plan in plans:
         result = run(plan)
         seconds += result.seconds
         put_in += sum(result.faults.values()) or 1
@@ -56,9 +61,10 @@ def sweep(first: int, faults: int) -> int:
         events["join"] += result.joins
         if result.failure is not None:
             check, script = result.failure.check, shortest(plan, result.failure.check)
-            failures.append({"seed": seed, "check": check, "schedule": script})
-            print(f"seed {seed}: {result.failure}", file=sys.stderr)
-        seed += 1
+            failures.append({"seed": plan.seed, "check": check, "schedule": script})
+            print(f"seed {plan.seed}: {result.failure}", file=sys.stderr)
+        if put_in >= faults:
+            break
     print(json.dumps({"seed": first, "hours": round(seconds / 3600, 3), "events": dict(events), "failures": failures}))
     return int(bool(failures))
 

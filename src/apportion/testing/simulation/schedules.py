@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import logging
 import random
@@ -59,7 +60,7 @@ class Run:
     joins: int = 0
 
 
-def draw(seed: int, faults: int = 12) -> Plan:
+def draw(seed: int, faults: int = 18) -> Plan:
     """A plan with about so many faults, the same for the same seed."""
     chance = random.Random(f"plan {seed}")  # noqa: S311 - not for secrets
     kind = "counting" if chance.random() < 0.35 else "reading"
@@ -73,7 +74,7 @@ def draw(seed: int, faults: int = 12) -> Plan:
     script += [{"at": round(chance.uniform(0, 4), 3), "do": "start", "member": member} for member in members]
     at = 6.0
     for _ in range(faults):
-        at += chance.expovariate(1 / 3)
+        at += chance.expovariate(1 / 2)
         script.append({"at": round(at, 3), **_fault(chance, kind, strategy, members, partitions)})
     # What a fault takes away comes back, and everybody is there in the end.
     last = at + 12
@@ -81,6 +82,34 @@ def draw(seed: int, faults: int = 12) -> Plan:
     script.append({"at": round(last, 3), "do": "end of traffic"})
     handover = chance.choice((0.0, 0.0, 0.02))
     return Plan(seed, kind, strategy, settings, chance.choice(jars.KAFKA), handover, partitions, tuple(script))
+
+
+SMALL: Final[tuple[Action, ...]] = (
+    {"do": "kill", "for": 2},
+    {"do": "freeze", "for": 2},
+    {"do": "freeze", "for": 9},
+    {"do": "drop"},
+)
+"""The one fault of a small world."""
+
+
+def small_worlds(depth: int) -> Iterator[Plan]:
+    """Two members, two partitions, one fault: each of ``SMALL`` at each of the first requests of either member.
+
+    depth
+        How many requests; the second member joins, and the first leaves, within some 60 of the first one's.
+    """
+    story: list[Action] = [
+        {"at": 0, "do": "traffic", "topic": "records", "per_s": 2},
+        {"at": 0, "do": "start", "member": "m0"},
+        {"at": 4, "do": "start", "member": "m1"},
+        {"at": 10, "do": "close", "member": "m0"},
+        {"at": 22, "do": "end of traffic"},
+    ]
+    for kind, strategy in (("reading", "cooperative-sticky"), ("reading", "range"), ("counting", "streams")):
+        for fault, member, request in itertools.product(SMALL, ("m0", "m1"), range(1, depth + 1)):
+            script = (*story, {"at": 0, **fault, "member": member, "request": request})
+            yield Plan(request, kind, strategy, {}, jars.KAFKA[0], 0.0, 2, script)
 
 
 def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], partitions: int) -> dict[str, Any]:

@@ -97,6 +97,9 @@ class Stage:
         self.troubled_until = -1e9
         """When the last fault was over."""
         self._awaited: list[tuple[str, int, bool, Callable[[], object]]] = []
+        self._numbered: dict[tuple[str, int], Callable[[], object]] = {}
+        self.requests: dict[str, int] = {}
+        """How many requests each host has sent."""
         self._records = 0
         for topic, partitions in topics.items():
             self.cluster.create_topic(topic, partitions)
@@ -230,14 +233,20 @@ class Stage:
         return None if process is None or process.dead else process
 
     def _once(self, action: Action, call: Callable[[Process], object]) -> None:
-        """Now, or ``when`` the member's next request of that kind reaches a broker."""
-        if process := self._there(action):
+        """Now, ``when`` the member's next request of that kind reaches a broker, or as its ``request``-th one does."""
+        if "request" in action:
+            self._numbered[action["member"], action["request"]] = lambda: call(self.processes[action["member"]])
+        elif process := self._there(action):
             if "when" not in action:
                 call(process)
             else:
                 self._awaited.append((process.name, APIS[action["when"]], False, lambda: call(process)))
 
     def _requested(self, api: int, host: Host) -> None:
+        number = self.requests[host.name] = self.requests.get(host.name, 0) + 1
+        if call := self._numbered.pop((host.name, number), None):
+            self.trouble(0.0)
+            call()
         self._due(api, host, answered=False)
 
     def _answered(self, api: int, host: Host) -> None:
