@@ -51,6 +51,7 @@ def test_a_member_that_stalled_gets_partitions_again() -> None:
     assert rule.heaviest[-1] < 1_000
 
 
+@pytest.mark.slow
 def test_where_the_load_stands_still_acting_ends() -> None:
     class Steady(Slow):
         """Without noise."""

@@ -128,6 +128,7 @@ def test_a_second_round_gives_the_target_and_withholds_nothing(shard: int, way: 
         assert not second.withheld.any(), (seed, order)
 
 
+@pytest.mark.slow
 def test_the_same_group_in_another_order_gives_the_same_bytes() -> None:
     for seed in range(0, GROUPS, 4):
         raw, order = some(seed)

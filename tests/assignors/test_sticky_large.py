@@ -53,6 +53,7 @@ def test_a_hundred_members_with_three_of_twenty_topics_each_are_all_level() -> N
     assert set(loads.tolist()) == {10}
 
 
+@pytest.mark.slow
 def test_a_group_too_wide_for_one_table_gets_a_valid_even_plan() -> None:
     rng = random.Random(2)
     names = [f"t{i}" for i in range(6000)]
@@ -67,6 +68,7 @@ def test_a_group_too_wide_for_one_table_gets_a_valid_even_plan() -> None:
     assert apportion.plan(next_round(raw, made)).target == made.target
 
 
+@pytest.mark.slow
 def test_what_the_wide_way_shows_is_true_on_small_groups_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solve_module, "CELLS", 0)
     monkeypatch.setattr(solve_module, "LISTS_MAX_PARTITIONS", -1)

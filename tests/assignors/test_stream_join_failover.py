@@ -52,6 +52,7 @@ def numbers_of(plan: apportion.Plan, numbers: list[int]) -> dict[int, set[str]]:
     return owners
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subscriptions", [("equal",), ("equal", "unequal", "nested", "disjoint")])
 def test_a_number_has_one_owner_who_reads_it_in_every_topic_it_wants(subscriptions: tuple[str, ...]) -> None:
     for group in many_groups(1500, seed=2, kinds=Kinds(topics=3, members=4, subscriptions=subscriptions)):
@@ -118,6 +119,7 @@ def rank(group: dict[str, Any], standing: int, member: str, preempt: bool) -> tu
     return (0 if preempt else -standing, float("inf") if priority is None else -priority)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preempt", [True, False])
 def test_failover_chooses_the_winner_of_the_plain_rule(preempt: bool) -> None:
     for group in many_groups(1500, seed=5):

@@ -138,6 +138,7 @@ show() { print -r -- "<$BUFFER>"; BUFFER= }; zle -N show; bindkey '^I' complete-
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed: apt-get install zsh")
 def test_zsh_completes_with_the_script(folder: Path) -> None:
     """A real line editor on a terminal: the words are typed, Tab is pressed, and a key of ours shows the line."""

@@ -75,6 +75,7 @@ def test_a_gate_says_whether_it_judged_a_plan_or_what_was_pasted(run: Runner, fo
         assert hint not in run("gate", "pasted.txt", "--group", "new", "--now", "--max-skew", "9", "-o", form).err
 
 
+@pytest.mark.slow
 def test_a_full_standard_error_costs_neither_result_nor_exit_code(folder: Path) -> None:
     with open("/dev/full", "w") as full:
         for words, code in ((["plan", "nowhere.json"], 2), (["plan", "group.json", "--save", "saved"], 0)):

@@ -39,6 +39,7 @@ def test_files_are_read_and_planned_without_posix(run: Runner, folder: Path, wor
         assert done.stdout == run(*words).out
 
 
+@pytest.mark.slow
 def test_a_dump_is_read_without_posix(folder: Path) -> None:
     pytest.importorskip("pyarrow")
     from apportion import demo

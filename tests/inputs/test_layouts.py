@@ -590,6 +590,7 @@ def test_hostile_lines_take_no_time() -> None:
                 continue
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_runs_of_ids_cannot_fill_the_memory() -> None:
     head = "GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS ASSIGNMENT\n"

@@ -89,6 +89,7 @@ def test_a_sum_of_lags_beyond_64_bits_is_exact() -> None:
     assert ShownGroup(huge, Observed({})).total_lag == 3 * (2**63 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)  # two seconds; who compares each with each takes an hour
 def test_a_hundred_thousand_members_are_called_by_their_names_at_once() -> None:
     members = {f"m{i}": {"topics": ["t"], "client_id": f"c{max(i, 1)}"} for i in range(100_000)}

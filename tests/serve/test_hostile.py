@@ -270,6 +270,7 @@ def test_a_file_of_secrets_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
         read_access(str(file), None)
 
 
+@pytest.mark.slow
 def test_it_ends_at_once_when_it_is_told_to(server: Serving) -> None:
     with serving(bootstrap=NOBODY) as other:
         stream = socket.create_connection(("127.0.0.1", other.port))

@@ -124,6 +124,7 @@ def test_jars_are_those_of_this_machine_else_coordinates(tmp_path: Path, monkeyp
     assert "org.apache.hadoop:hadoop-aws:3." in every
 
 
+@pytest.mark.slow
 def test_the_package_that_travels_has_all_that_tasks_import_and_needs_nothing_else(tmp_path: Path) -> None:
     """The functions that run in tasks are imported from the zip by a Python with NumPy, pyarrow and PySpark alone."""
     with zipfile.ZipFile(session._zip()) as packed:

@@ -326,6 +326,7 @@ def test_a_codec_that_claims_what_cannot_be_costs_its_member_the_claims_alone(
 # -- the test kit ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_checker_and_the_groups_draw_facts_within_their_bounds() -> None:
     seen = [
         member["facts"]["warmth"]

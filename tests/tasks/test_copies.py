@@ -120,6 +120,7 @@ def test_a_standby_stays_where_it_is_warm_until_a_more_even_place_has_restored_i
     assert rounds == 4, "eight copies, two a round, and a look that finds nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standbys", [1, 2])
 def test_random_applications_settle(standbys: int) -> None:
     """A warm-up that waits for another one takes no place from it, so no two wait for each other."""

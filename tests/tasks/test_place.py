@@ -37,6 +37,7 @@ def random_placing(rng: Random) -> Placing:
     return Placing(np.ones(cost.shape, dtype=np.bool_), cost, threads, np.zeros(processes, dtype=np.int64))
 
 
+@pytest.mark.slow
 def test_counting_is_as_good_as_the_flow() -> None:
     rng = Random(1)  # tests need the same placings again, not secrets
     for _ in range(2_000):

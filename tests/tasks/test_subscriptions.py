@@ -41,6 +41,7 @@ def homes(plan: TaskPlan, role: str) -> Iterable[tuple[str, str, Task]]:
                 yield process, consumer, task
 
 
+@pytest.mark.slow
 def test_random_topologies_give_nobody_a_task_of_topics_that_it_does_not_want() -> None:
     rng = random.Random(31)
     parted = 0

@@ -27,6 +27,7 @@ def processes(rng: Random, tasks: list[Task]) -> list[Process]:
     return made
 
 
+@pytest.mark.slow
 def test_a_balanced_placing_is_its_own_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """On 300 random applications, some with stateless parts; both ways were taken often."""
     rng, taken = Random(1), [0, 0]

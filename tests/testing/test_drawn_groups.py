@@ -109,6 +109,7 @@ def test_a_strategy_is_tried_on_the_hard_groups_and_those_of_the_seed(facts: Any
     assert len(watching.asked) == 4 * (len(list(hard_groups())) + how["groups"] + 20)
 
 
+@pytest.mark.slow
 def test_a_strategy_is_tried_on_300_groups_of_seed_0_by_default() -> None:
     plain, said = Watching({}), Watching({})
     check_assignor(plain)

@@ -110,6 +110,7 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(name: str) -> None:
     assert str(error.value)[-1] in ".?)"
 
 
+@pytest.mark.slow
 def test_bounds_are_within_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whatif.join(GROUP, 100_000).M == 100_003
     assert whatif.change(GROUP, "join").members.count("join-1") == 1
