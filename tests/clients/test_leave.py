@@ -16,6 +16,8 @@ from apportion.clients import leave
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
+from apportion.testing.simulation import simulate
+from apportion.testing.simulation.members import consumer_of
 
 from .groups import new_name
 from .test_client_faults import Member, until
@@ -159,3 +161,38 @@ def test_an_eager_and_a_static_member_go_at_once_and_say_why(broker: Broker, cap
             assert why in caplog.messages[-1]
         finally:
             member.consumer.close()
+
+
+STEPS = [
+    {"at": 26.5, "do": "kill", "member": "a", "for": 3},
+    {"at": 26.5, "do": "kill", "member": "b", "for": 3},
+    {"at": 25.5, "do": "kill", "member": "a", "for": 5, "when": "JoinGroup"},
+    {"at": 25.5, "do": "kill", "member": "a", "for": 5, "when": "SyncGroup"},
+    {"at": 25.5, "do": "freeze", "member": "c", "for": 12, "when": "JoinGroup"},
+    {"at": 25.5, "do": "drop", "member": "a", "when": "SyncGroup"},
+    {"at": 25.5, "do": "lose answer", "member": "a", "when": "SyncGroup"},
+    {"at": 25.5, "do": "move coordinator", "node": 2},
+    {"at": 25.5, "do": "close", "member": "b"},
+    {"at": 25.5, "do": "leave", "member": "b"},
+]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("step", [None, *STEPS], ids=str)
+def test_a_hand_over_survives_what_happens_in_its_middle(step: dict[str, Any] | None) -> None:
+    """In virtual time, with Kafka's own coordinator: no two readers, nothing lost, no commit goes back."""
+    script: list[dict[str, Any]] = [
+        {"at": 0, "do": "traffic", "topic": "records", "per_s": 12},
+        *({"at": n, "do": "start", "member": member} for n, member in enumerate("abc")),
+        {"at": 25, "do": "leave", "member": "a"},
+        {"at": 60, "do": "end of traffic", "topic": "records"},
+    ]
+    script[-1:-1] = [] if step is None else [step]
+    make = consumer_of("cooperative-sticky", heartbeat_interval_ms=3000)
+    events = simulate(make, None, script, topics={"records": 6}, seed=5)
+    if step is None:
+        gone = next(event["at"] for event in events if event["event"] == "revoked" and event["at"] > 25)
+        taken = [event["at"] for event in events if event["event"] == "assigned" and event["at"] > gone]
+        assert min(taken) - gone < 0.6, "nobody waits for a heartbeat"
+        read = [event for event in events if event["event"] == "read" and 25 < event["at"] < gone]
+        assert {event["member"] for event in read} == {"a", "b", "c"}, "all read on until then"

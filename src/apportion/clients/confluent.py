@@ -21,13 +21,13 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import chain, islice
 from math import inf
-from threading import RLock, get_ident
-from time import monotonic
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -138,7 +138,7 @@ class GroupConsumer:
         self._warm_up = _warm_up(member, warm_up, warm_up_s)
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
         self._forget_all()
-        self._lock, self._owner, self._pid = RLock(), 0, os.getpid()
+        self._lock, self._owner, self._pid = threading.RLock(), 0, os.getpid()
         self._closing, self._closed = False, False
         self._close_timeout: float | None = None
         with ExitStack() as opened:
@@ -178,7 +178,7 @@ class GroupConsumer:
 
     def poll(self, timeout: float = 1.0) -> Any:
         """One ``confluent_kafka.Message``, or None after ``timeout`` seconds; below 0 it waits for one."""
-        if not self._ahead or monotonic() >= self._next:
+        if not self._ahead or time.monotonic() >= self._next:
             self._fill(1, timeout)
         if not self._ahead:
             return None
@@ -190,7 +190,7 @@ class GroupConsumer:
 
     def consume(self, num_messages: int = 1, timeout: float = 1.0) -> list[Any]:
         """Up to ``num_messages`` messages; fewer, or none, after ``timeout`` seconds; below 0 it waits for all."""
-        if len(self._ahead) < num_messages or monotonic() >= self._next:
+        if len(self._ahead) < num_messages or time.monotonic() >= self._next:
             self._fill(num_messages, timeout)
         messages = list(islice(self._ahead, num_messages))
         given, ahead = tuple(messages), deque(islice(self._ahead, num_messages, None))
@@ -204,7 +204,7 @@ class GroupConsumer:
             kafka-python's errors, such as CommitFailedError where the group has gone on without this member, and
             FencedInstanceIdError once another one has its instance id.
         """
-        if self._owner != get_ident():  # else a callback of ours asks, in the midst of another call
+        if self._owner != threading.get_ident():  # else a callback of ours asks, in the midst of another call
             self._given = ()
         with self._turn():
             self._assignor.raise_if_fenced()
@@ -290,7 +290,7 @@ class GroupConsumer:
         if timeout is not None and not 0 <= timeout <= CLOSE_MOST_S:
             raise BadInput("timeout", repr(timeout), f"seconds, from 0 to {CLOSE_MOST_S:,}")
         self._close_timeout, self._closing = timeout, True
-        if self._owner == get_ident() or self._pid != os.getpid():
+        if self._owner == threading.get_ident() or self._pid != os.getpid():
             return
         with self._lock:
             self._given = ()
@@ -310,7 +310,7 @@ class GroupConsumer:
     def _shut(self) -> None:
         if self._closed:
             return
-        self._owner = get_ident()
+        self._owner = threading.get_ident()
         try:
             self._remember()
             warm = set() if self._warm_up is None else self._warm_up.end()
@@ -330,13 +330,13 @@ class GroupConsumer:
         """One call at a time; what asked to close meanwhile is done at its end."""
         if self._pid != os.getpid():
             raise Forked("GroupConsumer")
-        if self._owner == get_ident():
+        if self._owner == threading.get_ident():
             yield
             return
         with self._lock:
             if self._closed:
                 raise RuntimeError("this GroupConsumer is closed")
-            self._owner = get_ident()
+            self._owner = threading.get_ident()
             try:
                 yield
             except BaseException:
@@ -350,19 +350,19 @@ class GroupConsumer:
 
     def _fill(self, count: int, timeout: float) -> None:
         """Fetch until ``count`` messages are ahead or ``timeout`` seconds are over, with an eye on the group."""
-        until = inf if timeout < 0 else monotonic() + timeout
+        until = inf if timeout < 0 else time.monotonic() + timeout
         with self._turn():
             self._given = ()
             while not self._closing:
-                if monotonic() >= self._next:
+                if time.monotonic() >= self._next:
                     self._tend()
                 if len(self._ahead) >= count:
                     return
                 self._fetch(max(count - len(self._ahead), AHEAD), 0.0)  # what has come, at once
-                remaining_s = until - monotonic()
+                remaining_s = until - time.monotonic()
                 if len(self._ahead) >= count or remaining_s <= 0:
                     return
-                self._fetch(count - len(self._ahead), min(remaining_s, TEND_S, max(0.0, self._next - monotonic())))
+                self._fetch(count - len(self._ahead), min(remaining_s, TEND_S, max(0.0, self._next - time.monotonic())))
 
     def _fetch(self, count: int, timeout: float) -> None:
         """Take messages from librdkafka."""
@@ -390,7 +390,7 @@ class GroupConsumer:
             raise
         self._follow()
         self._look_ahead()
-        self._next = monotonic() + (TEND_S if calm and not self._waiting[0] else JOIN_S)
+        self._next = time.monotonic() + (TEND_S if calm and not self._waiting[0] else JOIN_S)
 
     def _positions(self) -> dict[tuple[str, int], int]:
         """Next offset of every partition that was begun: the first that does not count as done."""
@@ -450,8 +450,8 @@ class GroupConsumer:
         """Name once what has had no position for some time: nothing else would."""
         before, since = self._waiting
         if waiting != before:
-            since = monotonic()
-        elif monotonic() - since > WAITS_S:
+            since = time.monotonic()
+        elif time.monotonic() - since > WAITS_S:
             names = some_of([f"{part.topic}-{part.partition}" for part in sorted(waiting)])
             log.warning("no broker tells yet where to begin in %s; all other partitions are read", names)
             since = inf
@@ -474,7 +474,7 @@ class GroupConsumer:
         gone = self._announced - (self._member.assignment() if keeps else set())
         if not gone:
             return True
-        if self._owner != get_ident():
+        if self._owner != threading.get_ident():
             return False
         self._expelled |= gone if expelled else set()
         self._give_up(gone)

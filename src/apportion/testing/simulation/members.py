@@ -16,6 +16,7 @@ from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from apportion.clients.kafka_python import assignor
+from apportion.clients.leaving import leave
 from apportion.clients.stores import SqliteStore, Store
 from apportion.clients.tasks import TaskRunner
 from apportion.tasks.topology import Subtopology, Topology
@@ -96,7 +97,7 @@ def reading(make_consumer: Callable[..., Any], make_listener: Any, topics: list[
         work = getattr(inner, "process", None)
         consumer.subscribe(topics, listener=listener)
         try:
-            while not process.leaving:
+            while not process.leaving and not (process.hands_over and leave(consumer)):
                 with _noting(process):
                     records = consumer.poll(timeout_ms=POLL_MS)
                     for pair, batch in sorted(records.items()):

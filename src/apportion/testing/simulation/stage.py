@@ -55,7 +55,7 @@ class Process(Host):
     def __init__(self, stage: Stage, member: str, life: int) -> None:
         super().__init__(member if not life else f"{member}#{life}")
         self.stage, self.member, self.life = stage, member, life
-        self.leaving = self.ended = False
+        self.leaving = self.ended = self.hands_over = False
         self.slow_s = 0.0
 
     def pause(self) -> None:
@@ -165,6 +165,10 @@ class Stage:
     def _do_close(self, action: Action) -> None:
         if process := self._there(action):
             process.leaving = True
+
+    def _do_leave(self, action: Action) -> None:
+        if process := self._there(action):
+            process.hands_over = True
 
     def _do_kill(self, action: Action) -> None:
         def now(process: Process) -> None:
