@@ -73,7 +73,9 @@ def _show(path: Path) -> list[GroupHistory]:
     rows = []
     for group in groups:
         shown_group, story = shown(observed(group)), replay_totals(group)
-        verdict = judge(shown_group, Evidence(rebalanced_at=[rebalance.at for rebalance in group.rebalances]))
+        verdict = judge(
+            shown_group, Evidence(rebalanced_at=[rebalance.at for rebalance in group.rebalances], recorded=True)
+        )
         stories.append(story)
         rows.append(group_list.row_of(group_list.judged(verdict)))
         emit(printable(shown_group.heading) + "\n")

@@ -189,6 +189,8 @@ def _evidence(
     timed = timed or sort in ("behind", "trend", "catch-up", "last-hour")
     live = args.file is None and source.is_live(args)
     named: dict[str, Any] = {"source": source.as_options(args), "live": live}
+    if args.file is not None and listings is None:
+        named["recorded"] = source.folder(args) is not None
     if listings is not None:
         named |= {"source": shlex.quote(args.later), "pair": listings.options}
     if not judged or (live and not timed):

@@ -67,6 +67,8 @@ def run(args: argparse.Namespace) -> int:
     """Judge, say what is breached, and end with 3 where anything is."""
     from apportion import policies
     from apportion.report import gating
+    from apportion.report.describing import shown
+    from apportion.report.verdicts import judge
 
     limits = _limits(args)
     judged: Sequence[Judged] = _each(args) if args.all_groups else [_judged(args)]
@@ -93,11 +95,15 @@ def run(args: argparse.Namespace) -> int:
     whose = f"the {'present owners' if args.now else 'plans'} of {count(len(judged), 'group')}"
     notes = [*gating.reasons(breached, whose if args.all_groups else judged[0][0]), *dict.fromkeys(notes)]
     notes += [f"Not judged: {why}" for why in refused]
+    present = judged[0][2] if args.now and not args.all_groups else None
+    verdict = None if present is None else judge(shown(present, present.group))
+    if verdict is not None:
+        notes.append(" ".join([f"Verdict {verdict.word}.", *verdict.reasons]))
     if args.output == "json":
-        emit_json({"version": 1, "breached": breached})
+        emit_json({"version": 1, "breached": breached, **(verdict.to_dict() if verdict is not None else {})})
     else:
-        shown = [gating.table(breached)] if breached or args.output not in ("table", "wide") else []
-        emit_tables(shown, args.output, notes)
+        tables = [gating.table(breached)] if breached or args.output not in ("table", "wide") else []
+        emit_tables(tables, args.output, notes)
     return BREACHED if breached else OK
 
 

@@ -67,8 +67,8 @@ class Evidence:
         How a command names where the group comes from, as in ``apportion size SOURCE``; "" where no command can.
     pair
         The two listings that it comes from; "" where it does not.
-    live
-        Whether that is a cluster.
+    live, recorded
+        Whether that is a cluster; or a dump or tables, which hold the past as far as it was sampled.
     """
 
     times: LagTimes | None = None
@@ -82,6 +82,7 @@ class Evidence:
     source: str = ""
     pair: str = ""
     live: bool = False
+    recorded: bool = False
 
     @classmethod
     def of(cls, time: GroupTime | None, **more: Any) -> Evidence:
@@ -246,11 +247,10 @@ def _nobody_reads(shown: ShownGroup, evidence: Evidence) -> Diagnosis | None:
     if not shown.total_lag or not seen.owners_told:
         return None
     if not group.M:
-        if evidence.whole is not None and evidence.whole.read:
+        timed = evidence.whole is not None and evidence.whole.trend is not None
+        if (timed and evidence.whole is not None and evidence.whole.read) or (seen.kind == "simple" and not timed):
             return None  # a job that joins no group
-        if seen.kind == "simple" and evidence.whole is None:
-            return None
-        since = "" if evidence.whole is None else ", and no commit moved"
+        since = ", and no commit moved" if timed else ""
         return Diagnosis(
             NOBODY_READS,
             f"The group has no members{since}: {count(shown.total_lag, 'message waits', 'messages wait')}.",
@@ -270,6 +270,10 @@ UNTOLD: Final = "Whether it keeps up, and what holds it up if it does not, canno
 
 def _unknown(shown: ShownGroup, evidence: Evidence, missing: str) -> Diagnosis:
     """What is missing, and how to get it."""
+    if evidence.recorded:
+        return Diagnosis(
+            NOT_KNOWN, f"{UNTOLD}: missing is how much is written and read, which its records do not tell."
+        )
     if evidence.times is not None:
         return Diagnosis(NOT_KNOWN, f"{UNTOLD}: missing is {missing}. Look for longer.")
     if evidence.live:

@@ -122,7 +122,7 @@ def facts(
     advised = advice(compared) if len(distinct) > 1 else []
     seen = shown(observed, group)
     rebalanced_at = [rebalance.at for rebalance in past.rebalances] if past is not None else []
-    verdict = verdict or judge(seen, Evidence.of(times, rebalanced_at=rebalanced_at))
+    verdict = verdict or judge(seen, Evidence.of(times, rebalanced_at=rebalanced_at, recorded=past is not None))
     over_time: dict[str, Any] = {} if times is None else pace(times.whole)
     if rebalanced_at:
         over_time["last_hour"] = in_last_hour(rebalanced_at, now_ms or max(rebalanced_at))
