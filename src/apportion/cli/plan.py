@@ -66,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
             document["diff"] = tables.diff_to_dict(planned, past)
         if args.explain:
             document["explanation"] = planned.explain()
+            checked = getattr(planned.answer.certificate, "to_dict", None)
+            document |= {"certificate": certificate} if checked and (certificate := checked(planned.group)) else {}
         emit_json(document)
     elif args.output in ("csv", "ndjson"):
         emit_tables([tables.plan_rows(planned)], args.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -51,6 +51,24 @@ class Exactness:
         if any("prices" in line for line in lines):
             lines += self._dual(group)
         return lines
+
+    def to_dict(self, group: Group) -> dict[str, Any]:
+        """The weights and every member's price, for whoever checks the proof; nothing where no price is needed.
+
+        Returns
+            ``weights``, ``prices`` (member to price), and where spread is a goal ``topic_prices`` (topic, then member).
+        """
+        if self.prices is None or not any("prices" in goal.why(measure(group, self.owner)) for goal in self.proof):
+            return {}
+        members = group.members
+        fields: dict[str, Any] = {"weights": self.prices.weight}
+        fields["prices"] = dict(zip(members, map(int, self.prices.price.tolist()), strict=True))
+        if self.prices.topic_price is not None:
+            by_topic: dict[str, dict[str, int]] = {}
+            for t, m, price in zip(*(column.tolist() for column in self.prices.topic_price), strict=True):
+                by_topic.setdefault(group.topics[t], {})[members[m]] = int(price)
+            fields["topic_prices"] = by_topic
+        return fields
 
     def _dual(self, group: Group) -> list[str]:
         """The prices, and what they show."""
