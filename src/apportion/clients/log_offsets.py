@@ -92,8 +92,10 @@ class LogOffsets:
         count = len(self._cluster.partitions_for_topic(COMMITS) or ())
         if not count:
             return f"{start}, and this user may not see {COMMITS}"
-        # Kafka: GroupMetadataManager.partitionFor, Utils.abs
-        return f"{start}: {self._open_transaction(TopicPartition(COMMITS, (string_hash(group) & 0x7FFFFFFF) % count))}"
+        hashed = string_hash(group)
+        # Kafka's Utils.abs of Java's int, which knows no absolute value of the least number.
+        partition = (abs(hashed - (hashed >> 31 << 32)) & 0x7FFFFFFF) % count
+        return f"{start}: {self._open_transaction(TopicPartition(COMMITS, partition))}"
 
     def _open_transaction(self, pair: Any) -> str:
         """The oldest transaction that is open in a partition, in words."""
