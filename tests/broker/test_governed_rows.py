@@ -263,3 +263,20 @@ def test_a_release_while_another_governor_governs_says_who(two: Two) -> None:
     assert refused.process.wait(60) == 3
     assert f"{two.name}: not released: apportion-governor (apportion-governor-" in refused.text
     assert two.stays(12, 0)
+
+
+def test_a_governor_that_the_brokers_do_not_trust_says_so_in_its_log_and_exit_code(
+    keyed: Broker, tmp_path: Path
+) -> None:
+    """It signs nothing, and these brokers ask for a key."""
+    two = Two.__new__(Two)
+    two.broker, two.folder, two.more, two.name = keyed, tmp_path, (), new_group()
+    two.first, two.standby = (Member(keyed, two.name, f"m-p{p}", [TOPIC]) for p in (10, 5))
+    assert until(lambda: two.held == (6, 6))
+    two.command = two.govern()
+    assert until(lambda: f"{two.name}: refused" in two.command.text), two.command.text
+    assert "is apportion.plan.key.file on the brokers another key" in two.command.text
+    assert two.held == (6, 6)
+    assert two.command.end() == 3
+    assert f"The brokers do not follow the plan of {two.name}." in two.command.text
+    two.close()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion.errors import BadInput
+from apportion.governing.metrics import listening
 from apportion.governing.sharing import share
 
 GROUPS = st.sets(st.text("abcdef", min_size=1, max_size=4), max_size=30)
@@ -44,3 +47,9 @@ def test_a_governor_that_comes_takes_leases_from_those_with_too_many_alone(
     for who in old:
         mine = {group for group, holder in before.items() if holder == who}
         assert share(groups, before, [*old, "new"], who) <= mine
+
+
+@pytest.mark.parametrize("address", ["9309", "host", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:70000", "192.0.2.1:9309"])
+def test_an_address_that_cannot_be_listened_at_is_a_sentence(address: str) -> None:
+    with pytest.raises(BadInput, match="--listen"), listening(address, None, 5):  # type: ignore[arg-type]
+        pass

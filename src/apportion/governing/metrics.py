@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
+from apportion.errors import BadInput
 from apportion.governing.service import Governing
 
 CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -89,9 +90,11 @@ def listening(address: str, governing: Governing, interval_s: float) -> Iterator
     """Answer ``/metrics`` and ``/healthz`` for the block; the port is its own where 0 was asked for.
 
     Raises
-        OSError: the address cannot be listened at.
+        BadInput: the address is none, or cannot be listened at.
     """
-    host, _, port = address.rpartition(":")
+    host, colon, port = address.rpartition(":")
+    if not (colon and port.isascii() and port.isdecimal() and int(port[:6]) < 65536):
+        raise BadInput("--listen", repr(address[:80]), "HOST:PORT, as in 127.0.0.1:9309")
 
     class Answers(BaseHTTPRequestHandler):
         timeout = ANSWER_S
@@ -116,7 +119,10 @@ def listening(address: str, governing: Governing, interval_s: float) -> Iterator
         def log_message(self, *words: object) -> None:
             """Not each request is worth a line."""
 
-    server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Answers)
+    try:
+        server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Answers)
+    except OSError as error:
+        raise BadInput("--listen", f"{address}: {error.strerror or error}", "an address of this machine") from None
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True, name="governor-metrics").start()
     try:
