@@ -23,7 +23,7 @@ jars: $(STAMP) ## fetch Apache Kafka, and what Spark needs for Kafka, Delta and 
 	@$(PY) -m apportion.testing.jars
 
 demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances, and what each strategy would have done
-	@$(VENV)/bin/apportion demo
+	@$(VENV)/bin/apportion demo --spark
 
 live: setup ## a broker, three groups that live and their page, at http://127.0.0.1:9200/ until Ctrl-C
 	@$(PY) -m tools.live
@@ -58,6 +58,7 @@ broker: setup ## a real Kafka broker on this machine until Ctrl-C
 
 record: setup ## run the scripted workload on a real broker and write the demo's dump anew
 	@$(PY) -m tools.record
+	@$(PY) -m tools.recording.as_text
 
 record-tests: setup ## record what tests read of a real broker anew: streams and share groups, answers to our readers
 	@$(PY) -m tools.record_task_groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from apportion.demo import dump
+from apportion.inputs.dump import observed, recorded_histories
+from apportion.inputs.load_history import load_histories
 from apportion.inputs.pasted import groups_in
 
 from .conftest import Runner
@@ -26,7 +29,7 @@ def groups_of_truth() -> list[str]:
 
 @pytest.mark.slow
 def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner, tmp_path: Path) -> None:
-    done = run("demo", "--no-spark", "--to", str(tmp_path / "demo"))
+    done = run("demo", "--to", str(tmp_path / "demo"))
     assert done.code == 0
     assert len(groups_of_truth()) >= 15
     for name in groups_of_truth():
@@ -36,21 +39,34 @@ def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner
     assert [path.name for path in (tmp_path / "demo").iterdir()] == ["report.html"]
 
 
+def test_the_text_that_ships_is_the_dump_and_is_read_without_arrow() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from apportion.inputs.dump import observed, recorded_histories\n"
+        "import json; print(json.dumps([observed(group).raw for group in recorded_histories().living]))"
+    )
+    text = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    from_dump = load_histories(dump()).living
+    assert json.loads(text) == [observed(group).raw for group in from_dump]
+    for group, other in zip(recorded_histories().living, from_dump, strict=True):
+        assert list(group.rebalances) == list(other.rebalances), group.name
+
+
 @pytest.mark.slow
 def test_the_demo_says_the_same_twice(run: Runner, tmp_path: Path) -> None:
-    once, twice = (run("demo", "--no-spark", "--to", str(tmp_path)).out for _ in range(2))
+    once, twice = (run("demo", "--to", str(tmp_path)).out for _ in range(2))
     assert once == twice
 
 
 def test_a_file_in_place_of_the_folder_is_told_of_before_anything_is_shown(run: Runner, tmp_path: Path) -> None:
     (tmp_path / "demo").write_text("")
-    done = run("demo", "--no-spark", "--to", str(tmp_path / "demo"))
+    done = run("demo", "--to", str(tmp_path / "demo"))
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert str(tmp_path / "demo") in done.err
 
 
 def test_a_dump_that_is_none_is_a_sentence(run: Runner, tmp_path: Path) -> None:
-    for args in (["--no-spark"], []):
+    for args in ([], ["--spark"]):
         done = run("demo", *args, "--from", str(tmp_path), "--to", str(tmp_path / "demo"))
         assert (done.code, done.out) == (2, "")
         assert "Traceback" not in done.err
@@ -63,7 +79,7 @@ def test_a_demo_that_was_killed_half_way_and_runs_again_is_as_if_nothing_had_bee
 ) -> None:
     folder, scratch = tmp_path / "demo", tmp_path / "scratch"
     scratch.mkdir()
-    command = [sys.executable, "-m", "apportion", "demo", "--to", str(folder)]
+    command = [sys.executable, "-m", "apportion", "demo", "--spark", "--to", str(folder)]
     env = {**os.environ, "TMPDIR": str(scratch)}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env) as process:
         assert process.stderr is not None
@@ -73,7 +89,7 @@ def test_a_demo_that_was_killed_half_way_and_runs_again_is_as_if_nothing_had_bee
                 break
     again = subprocess.run(command, capture_output=True, text=True, env=env, timeout=800, check=False)
     assert again.returncode == 0, again.stderr[-2000:]
-    straight = run("demo", "--no-spark", "--to", str(folder))
+    straight = run("demo", "--to", str(folder))
     assert again.stdout == straight.out, "from Spark's tables as from the records themselves"
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "tables"]
     strays = [

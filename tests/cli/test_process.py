@@ -308,7 +308,7 @@ def test_start_up_imports_neither_numpy_nor_rich() -> None:
     ("missing", "words", "extra"),
     [
         ("pyarrow", ["describe", "DUMP"], "spark"), ("pyarrow", ["report", "DUMP", "-o", "-"], "spark"),
-        ("pyarrow", ["replay", "DUMP", "--group", "g"], "spark"), ("pyarrow", ["demo", "--no-spark"], "spark"),
+        ("pyarrow", ["replay", "DUMP", "--group", "g"], "spark"), ("pyspark", ["demo", "--spark"], "spark"),
         ("pyspark", ["pipeline", "build", "--from", "DUMP", "--to", "t"], "spark"),
         ("kafka", ["describe", "--bootstrap-server", "localhost:9", "--group", "g"], "kafka-python"),
         ("kafka", ["watch", "--bootstrap-server", "localhost:9", "--group", "g"], "kafka-python"),

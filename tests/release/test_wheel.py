@@ -58,6 +58,9 @@ def test_the_core_alone_plans_and_describes(empty: Path) -> None:
     assert "numpy" in listed
     assert not [name for name in ("pyspark", "kafka", "ortools", "pyarrow") if name in listed]
     assert run(empty / "apportion", "--version").returncode == 0
+    shown = run(empty / "apportion", "demo", "--to", empty.parent / "demo")
+    assert shown.returncode == 0, shown.stderr
+    assert "The page: " in shown.stdout
     planned = run(empty / "apportion", "plan", "-", "--assignor", "sticky", "-o", "json", text=GROUP)
     assert planned.returncode == 0, planned.stderr
     assert '"balance": "optimal"' in planned.stdout
@@ -66,7 +69,7 @@ def test_the_core_alone_plans_and_describes(empty: Path) -> None:
 
 
 def test_what_the_core_lacks_is_a_sentence_with_the_command_that_brings_it(empty: Path) -> None:
-    for words in (("demo", "--no-spark"), ("serve", "--bootstrap-server", "127.0.0.1:1")):
+    for words in (("demo", "--spark"), ("serve", "--bootstrap-server", "127.0.0.1:1")):
         done = run(empty / "apportion", *words)
         assert done.returncode == 2
         assert "pip install" in done.stderr
@@ -96,7 +99,7 @@ def test_the_spark_extra_alone_runs_the_whole_demo(built: Path, tmp_path: Path) 
     except Unavailable as missing:
         pytest.skip(str(missing))
     programs = fresh(tmp_path / "env", built, "[spark]")
-    shown = run(programs / "apportion", "demo", "--to", tmp_path / "demo")
+    shown = run(programs / "apportion", "demo", "--spark", "--to", tmp_path / "demo")
     assert shown.returncode == 0, shown.stderr
     assert (tmp_path / "demo" / "report.html").exists()
 

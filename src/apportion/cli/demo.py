@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
 
 DETAILS = (
-    "The records that a real Kafka 4.3 wrote ship with the package. Spark makes every table of them in FOLDER/tables;\n"
-    "then each group is shown: how it stands, its last rebalances, what each strategy would have done instead; at the\n"
-    "end a page with pictures. It can be run again, also after it was killed half way."
+    "The records that a real Kafka 4.3 wrote ship with the package. Each group is shown: how it stands, its last\n"
+    "rebalances, what each strategy would have done instead; at the end a page with pictures. With --spark, Spark\n"
+    "makes every table in FOLDER/tables first. It can be run again, also after it was killed half way."
 )
 EXAMPLES = (
     ("everything, in .demo of this folder", "apportion demo"),
     ("elsewhere", "apportion demo --to /tmp/demo"),
-    ("without Spark, straight from the records", "apportion demo --no-spark --to /tmp/demo"),
+    ("by the pipeline's tables, which Spark makes first", "apportion demo --spark --to /tmp/demo"),
 )
 
 
@@ -30,7 +30,7 @@ def add_arguments(parser: Parser) -> None:
     """Where the tables and the page go."""
     parser.add_argument("--to", metavar="FOLDER", default=".demo", help="default: .demo")
     parser.add_argument("--from", metavar="DUMP", dest="dump", help="another dump than the recorded one")
-    parser.add_argument("--no-spark", action="store_true", help="fold the records in this process, without tables")
+    parser.add_argument("--spark", action="store_true", help="have Spark make the pipeline's tables, and read those")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> int:
     began = monotonic()
     dump, folder = demo.dump() if args.dump is None else Path(args.dump), Path(args.to)
     folder.mkdir(parents=True, exist_ok=True)  # where that cannot be, nothing is begun
-    read_from, steps = dump, 2 if args.no_spark else 3
-    if not args.no_spark:
+    read_from, steps = args.dump, 3 if args.spark else 2
+    if args.spark:
         from apportion.cli import progress
         from apportion.spark import job
 
@@ -58,17 +58,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(path: Path) -> list[GroupHistory]:
-    """Print every group, then all groups and all strategies side by side."""
+def _show(path: Path | str | None) -> list[GroupHistory]:
+    """Print every group, then all groups and strategies side by side; without a path those of the recorded cluster."""
     from apportion.history.replay_totals import replay_totals
-    from apportion.inputs.dump import observed
+    from apportion.inputs.dump import observed, recorded_histories
     from apportion.inputs.load_history import load_histories
     from apportion.report import group_list, history_text
     from apportion.report.describing import shown
     from apportion.report.diagnosing import Evidence
     from apportion.report.verdicts import judge
 
-    groups = load_histories(path).living
+    groups = (recorded_histories() if path is None else load_histories(path)).living
     stories: list[dict[str, dict[str, Any]]] = []
     rows = []
     for group in groups:

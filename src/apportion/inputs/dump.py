@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from apportion.history.commits import GroupCommits, commit_time, topic_names
 from apportion.history.ends_then import EndSamples
 from apportion.history.fold import OTHERS
 from apportion.history.group_history import GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
-from apportion.inputs import dump_files, parquet
 from apportion.inputs.described_group import Observed
-from apportion.inputs.dump_files import ENDS, FILLED, RECORDS, TOPICS
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, readable
 
 
@@ -54,22 +52,55 @@ def _as_live(group: GroupHistory) -> dict[str, Any]:
 
 def next_offsets(path: str | Path) -> dict[int, int]:
     """Partition of the topic to the offset behind its last record."""
-    return parquet.behind_newest(dump_files.find(path).records, RECORDS, FILLED, "partition", "offset")
+    from apportion.inputs import dump_files, parquet
+
+    columns, filled = dump_files.RECORDS, dump_files.FILLED
+    return parquet.behind_newest(dump_files.find(path).records, columns, filled, "partition", "offset")
 
 
 def load_histories(path: str | Path) -> GroupHistories:
     """All groups of a dump with their histories; records that nobody can read are left out here."""
+    from apportion.inputs import dump_files
+
     files = dump_files.find(path)
+    return histories(_records(files.records), files.ends, files.topics, files.samples)
+
+
+def recorded_histories() -> GroupHistories:
+    """All groups of the recorded cluster that ships as text, which needs no Arrow."""
+    from apportion.demo import rows
+
+    tables = rows()
+    records = sorted(tables["records"], key=lambda row: (row[0], row[1]))
+    first: dict[int, tuple[int, int]] = {}
+    raws = []
+    for i, (partition, offset, at, key, value) in enumerate(records):
+        begin, place = first.setdefault(partition, (offset, i))
+        holes = offset - begin - (i - place)
+        raws.append(Raw(_body(key), _body(value), offset, at, holes))
+    return histories(raws, [RowsAtHand(tables["ends"])], [RowsAtHand(tables["topics"])])
+
+
+def _body(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+def histories(
+    raws: Iterable[Raw], ends: Iterable[Source], topics: Iterable[Source], samples: Iterable[Source] = ()
+) -> GroupHistories:
+    """All groups of records in order, with the topics that they read."""
     drafts: dict[str, GroupUnderway] = {}
     names: set[tuple[str, str]] = set()
-    for event in _records(files.records):
-        _take(event, drafts, names)
-    world = read_world(files.ends, files.topics, names, files.samples)
+    for raw in raws:
+        _take(raw, drafts, names)
+    world = read_world(ends, topics, names, samples)
     return GroupHistories({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
 
 
 def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, int]]:
     """Every commit as group, (topic, partition), commit time (ms) and offset, in the order of the records."""
+    from apportion.inputs import dump_files
+
     for raw in _records(dump_files.find(path).records):
         record = readable(raw.key, raw.value)
         if isinstance(record, Commit) and record.committed is not None:
@@ -80,14 +111,18 @@ def every_commit(path: str | Path) -> Iterator[tuple[str, tuple[str, int], int, 
 
 def end_samples(path: str | Path) -> Iterator[tuple[tuple[str, int], int, int]]:
     """Every sample of a log's end as (topic, partition), time (ms) and end."""
+    from apportion.inputs import dump_files
+
     files = dump_files.find(path)
     return ends_in({**files.samples, **files.ends})
 
 
 def ends_in(files: Iterable[Path]) -> Iterator[tuple[tuple[str, int], int, int]]:
     """The samples in these files."""
+    from apportion.inputs import dump_files, parquet
+
     for file in files:
-        table = parquet.read(file, ENDS)
+        table = parquet.read(file, dump_files.ENDS)
         columns = (table[name].to_pylist() for name in ("topic", "partition", "at", "end"))
         for topic, partition, at, end in zip(*columns, strict=True):
             if None not in (topic, partition, at, end):
@@ -112,8 +147,29 @@ class GroupUnderway:
         return GroupHistory(name, self.events, self.commits.standing, self.commits.times.intervals(), world)
 
 
+@dataclass(frozen=True, eq=False)
+class RowsAtHand:
+    """Rows of a table that were read already."""
+
+    rows: Sequence[Mapping[str, Any]]
+
+
+Source = Path | RowsAtHand
+"""A file of a table of the dump, or its rows."""
+
+
+def _rows(source: Source, table: str) -> Sequence[Mapping[str, Any]]:
+    """The rows of a table, ``ENDS`` or ``TOPICS``."""
+    if isinstance(source, RowsAtHand):
+        return source.rows
+    from apportion.inputs import dump_files, parquet
+
+    rows: list[dict[str, Any]] = parquet.read(source, getattr(dump_files, table)).to_pylist()
+    return rows
+
+
 @dataclass(frozen=True, slots=True)
-class _Raw:
+class Raw:
     """One record before it is decoded, with the offsets that are missing before it."""
 
     key: bytes | None
@@ -123,7 +179,7 @@ class _Raw:
     holes: int
 
 
-def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: set[tuple[str, str]]) -> None:
+def _take(raw: Raw, drafts: dict[str, GroupUnderway], names: set[tuple[str, str]]) -> None:
     record = readable(raw.key, raw.value)
     if isinstance(record, Commit):
         drafts.setdefault(record.group, GroupUnderway()).commit(record)
@@ -135,9 +191,13 @@ def _take(raw: _Raw, drafts: dict[str, GroupUnderway], names: set[tuple[str, str
         )
 
 
-def _records(files: Iterable[Path]) -> Iterator[_Raw]:
+def _records(files: Iterable[Path]) -> Iterator[Raw]:
     """All records by partition and offset, each offset once."""
-    tables = [parquet.read(file, RECORDS, FILLED) for file in files]
+    import pyarrow as pa
+
+    from apportion.inputs import dump_files, parquet
+
+    tables = [parquet.read(file, dump_files.RECORDS, dump_files.FILLED) for file in files]
     wide, number = pa.large_binary(), pa.int64()
     fields = {"key": wide, "value": wide, "partition": pa.int32(), "offset": number, "timestamp": number}
     plain = pa.schema(list(fields.items()))
@@ -152,11 +212,11 @@ def _records(files: Iterable[Path]) -> Iterator[_Raw]:
     holes = (offset - offset[first]) - (np.arange(len(order)) - first) if len(order) else offset
     table = table.take(pa.array(order)).append_column("holes", pa.array(holes))
     for part in table.select(["key", "value", "offset", "timestamp", "holes"]).to_batches(max_chunksize=10_000):
-        yield from map(_Raw, *part.to_pydict().values())
+        yield from map(Raw, *part.to_pydict().values())
 
 
 def read_world(
-    ends: Iterable[Path], topics: Iterable[Path], names: Iterable[tuple[str, str]], samples: Iterable[Path] = ()
+    ends: Iterable[Source], topics: Iterable[Source], names: Iterable[tuple[str, str]], samples: Iterable[Source] = ()
 ) -> TopicMetadata:
     """The topics with their newest log ends, racks and ids.
 
@@ -168,7 +228,7 @@ def read_world(
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     newest: dict[tuple[str, int], tuple[int, Any]] = {}
     for file in ends:
-        for row in parquet.read(file, ENDS).to_pylist():
+        for row in _rows(file, "ENDS"):
             topic_partition = (row["topic"], row["partition"])
             if None in (*topic_partition, row["at"]):
                 continue  # a sample of nobody knows what, or when
@@ -181,7 +241,7 @@ def read_world(
                 entries.setdefault(row["topic"], {})[row["partition"]] = {"partition": row["partition"], **logs}
     ids: dict[str, str] = {}
     for file in topics:
-        for row in parquet.read(file, TOPICS).to_pylist():
+        for row in _rows(file, "TOPICS"):
             if row["topic"] is None or row["partition"] is None:
                 continue
             entry = entries.setdefault(row["topic"], {}).setdefault(row["partition"], {"partition": row["partition"]})
@@ -199,9 +259,9 @@ def _filled(logs: Mapping[str, int | None]) -> list[tuple[bool, int]]:
     return [(value is not None, value or 0) for value in logs.values()]
 
 
-def _samples(files: Iterable[Path]) -> EndSamples:
+def _samples(files: Iterable[Source]) -> EndSamples:
     """Every sample that tells of what it is, and of when."""
-    rows = (row for file in files for row in parquet.read(file, ENDS).to_pylist())
+    rows = (row for file in files for row in _rows(file, "ENDS"))
     return EndSamples.ordered(
         (row["topic"], row["partition"], (row["at"], row["begin"], row["end"]))
         for row in rows
