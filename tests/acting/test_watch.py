@@ -297,23 +297,6 @@ def test_a_pinned_plan_fits_its_own_group_alone() -> None:
     assert not both.fits(replace(two, start=np.array([0, 2, 4])))
 
 
-def test_offsets_are_read_in_the_order_of_the_group() -> None:
-    group = read_group({
-        "topics": {"t": [{"partition": 0}, {"partition": 2}], "u": 3, "v": 1}, "members": {"a": {"topics": ["t", "u"]}}
-    })  # fmt: skip
-    table = {
-        "t": {2: {"begin": 10, "end": 90, "committed": 70}, 0: {"begin": 5, "end": 9}},
-        "u": {0: {"lag": 7}, 2: {"end": 50, "lag": 0, "committed": 1}},
-    }
-    for reset, lag in (("latest", [0, 20, 7, 0, 0, 0]), ("earliest", [4, 20, 7, 0, 0, 0])):
-        read = acting_module._Offsets.of(replace(group, auto_offset_reset=reset), table)  # type: ignore[arg-type]
-        assert read.end.tolist() == [9, 90, -1, -1, 50, -1]
-        assert read.committed.tolist() == [-1, 70, -1, -1, 1, -1]
-        assert read.lag.tolist() == lag
-        assert read.known.tolist() == [True, True, True, False, True, False]
-        assert {one.dtype for one in (read.end, read.committed, read.lag)} == {np.dtype(np.int64)}
-
-
 def test_a_load_is_known_where_each_wanted_partition_is() -> None:
     group = read_group({
         "topics": {"t": 2, "nobodys": 1}, "members": {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from importlib.metadata import EntryPoint
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 import apportion
 from apportion import assignors
-from apportion.assignors import streams
 from apportion.assignors.lag_aware import LagAware
 from apportion.assignors.range import Range
 from apportion.errors import BadInput
@@ -30,18 +28,6 @@ def test_a_strategy_that_cannot_be_imported_is_left_out_with_a_warning(monkeypat
     assert list(found) == [*sorted(set(found) - {"also-range"}), "also-range"], "ours by name, then theirs"
     assert all(kind.name == name for name, kind in found.items() if name != "also-range")
     assert {kind.__module__.rpartition(".")[0] for kind in found.values()} == {registry.PACKAGE}
-
-
-def test_a_module_tells_of_the_strategies_that_it_defines_itself_alone() -> None:
-    assert registry._strategies(streams) == [streams.Streams]
-    module = types.ModuleType("theirs")
-    named, nameless = type("Named", (Range,), {"name": "n"}), type("Nameless", (Range,), {})
-    assigns_not = type("AssignsNot", (), {"name": "a"})
-    for kind in (named, nameless, assigns_not):
-        kind.__module__ = "theirs"
-        setattr(module, kind.__name__, kind)
-    module.Range, module.number = Range, 5  # type: ignore[attr-defined]
-    assert registry._strategies(module) == [named]
 
 
 @pytest.mark.parametrize("text", ["1_0", " 1", "1 ", "\u0661", "", "1.5", "+-1", "nan", 1.5, True, None])

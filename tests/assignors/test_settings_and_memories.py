@@ -14,7 +14,6 @@ import pytest
 import apportion
 from apportion import assignors
 from apportion.arrays import Ints
-from apportion.assignors.broker_uniform import _Filling, _Tables
 from apportion.assignors.failover import Priority
 from apportion.assignors.lag_aware import LagAware
 from apportion.assignors.sticky_stream_join import StreamJoin
@@ -246,23 +245,6 @@ def test_twelve_topics_make_a_prediction_likely_since_javas_releases_size_their_
     ids = {name: b64(r.getrandbits(120)) for name in names}
     raw = {"topics": dict.fromkeys(names, 1), "members": {m: {"topics": names} for m in "abcde"}, "topic_ids": ids}
     assert apportion.plan(raw, "broker-uniform").to_dict()["prediction"] == "likely"
-
-
-@pytest.mark.parametrize(("since_19", "bins"), [(False, 32), (True, 16)])
-def test_the_set_of_twelve_names_is_walked_as_each_java_sized_it(since_19: bool, bins: int) -> None:
-    """Bins upwards, by a hash code reckoned here; no two of these names share one of sixteen."""
-    names = list("jklmnopqrstu")
-    group = apportion.read_group({"topics": dict.fromkeys(names, 1), "members": {"a": {"topics": names}}})
-
-    def bin_of(name: str) -> int:
-        code = 0
-        for letter in name:
-            code = (31 * code + ord(letter)) % 2**32
-        return (code ^ code >> 16) % bins
-
-    assert len({bin_of(name) for name in names}) == 12
-    listed = [group.topics[t] for t in _Tables(group)._names(_Filling(since_19=since_19))]
-    assert listed == sorted(names, key=bin_of)
 
 
 def b64(number: int) -> str:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
-import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,21 +17,6 @@ from apportion.errors import BadInput, Unavailable
 from apportion.serve import server
 
 from .conftest import Runner
-
-
-def test_a_completion_gives_up_after_three_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited, ended = [], threading.Event()
-    join = threading.Thread.join
-
-    def impatient(thread: threading.Thread, timeout: float | None = None) -> None:
-        waited.append((timeout, thread.daemon))
-        join(thread, 0.01)
-
-    monkeypatch.setattr(completion, "_group_names", lambda words: [] if ended.wait(9) else ["late"])
-    monkeypatch.setattr(threading.Thread, "join", impatient)
-    assert completion.candidates(["describe", "--group", ""]) == []
-    ended.set()
-    assert waited == [(3.0, True)]
 
 
 @pytest.mark.parametrize("shell", completion.SCRIPTS)
@@ -89,71 +71,6 @@ def test_a_line_ends_with_its_code(
 ) -> None:
     done = ends(monkeypatch, end, run)
     assert (done.code, done.out, done.err) == (code, "", "")
-
-
-def test_a_reader_that_went_away_is_no_fault_and_standard_output_goes_nowhere_then(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    class Pipe(io.StringIO):
-        def flush(self) -> None:
-            raise BrokenPipeError
-
-    monkeypatch.setattr(sys, "stdout", Pipe())
-    assert cli._end(SystemExit(0)) == 141
-    monkeypatch.setattr(cli, "_run", lambda arguments: 0)
-    assert cli.main([]) == 141
-    with (tmp_path / "out").open("w") as out:
-        monkeypatch.setattr(sys, "stdout", out)
-        opened = sorted(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else []
-        cli._let_go_of_stdout()
-        assert not opened or sorted(os.listdir("/proc/self/fd")) == opened, "none is left open"
-        os.write(out.fileno(), b"gone")
-    assert (tmp_path / "out").read_text() == ""
-    monkeypatch.setattr(sys, "stdout", None)
-    cli._flush()
-    assert cli._end(SystemExit(5)) == 5
-
-
-def test_sigterm_unwinds_the_block_and_a_handler_of_somebody_elses_stays() -> None:
-    before, code = signal.signal(signal.SIGTERM, signal.SIG_DFL), None
-    try:
-        try:
-            with cli._ended_in_good_order():
-                assert signal.getsignal(signal.SIGTERM) is cli._terminated
-                signal.raise_signal(signal.SIGTERM)
-        except SystemExit as end:
-            code = end.code
-        assert code == 143
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        with cli._ended_in_good_order():
-            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        seen: list[Any] = []
-
-        def elsewhere() -> None:
-            with cli._ended_in_good_order():
-                seen.append(signal.getsignal(signal.SIGTERM))
-
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        thread.join()
-        assert seen == [signal.SIG_DFL]
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def test_a_line_without_words_is_that_of_the_process(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[Any] = []
-
-    def noted(words: list[str]) -> int:
-        taken.append(words)
-        return 7
-
-    monkeypatch.setattr(cli, "_run", noted)
-    monkeypatch.setattr(sys, "argv", ["apportion", "plan", "-x"])
-    assert (cli.main(), cli.main([]), taken) == (7, 7, [["plan", "-x"], []])
 
 
 # -- where results go
@@ -260,19 +177,6 @@ def test_the_clients_own_log_is_silent_unless_it_is_asked_for(monkeypatch: pytes
             assert [type(one) for one in logger.handlers] == [logging.NullHandler] * silent
     finally:
         logger.handlers, logger.propagate = handlers, propagate
-
-
-def test_a_part_of_a_group_is_refused_with_how_much_of_it_was_left_out() -> None:
-    given = SimpleNamespace(file="f.txt")
-    for count, more in ((1, ""), (2, " and 1 more such"), (1_002, " and 1,001 more such")):
-        seen = SimpleNamespace(left_out=["line 3 is odd"] * count)
-        with pytest.raises(BadInput) as refused:
-            source.refuse_parts(seen, given)  # type: ignore[arg-type]
-        assert str(refused.value) == (
-            f"f.txt: found a text of which not all was read: line 3 is odd{more}; needed the whole of what was "
-            "printed, without lines between the rows."
-        )
-    source.refuse_parts(SimpleNamespace(left_out=[]), given)  # type: ignore[arg-type]
 
 
 def test_a_plan_is_known_by_its_form_and_other_texts_are_read_as_groups(run: Runner, folder: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import apportion
-from apportion.cli import progress
 
 DEMO = Path(apportion.__file__).parent / "demo" / "dump"
 COMMANDS = {
@@ -111,27 +110,3 @@ def test_work_that_is_over_at_once_shows_nothing_and_does_not_load_rich(folder: 
     )
     result, shown = at_a_terminal(program, folder=folder)
     assert (shown, b"clicks" in result or b"consumer-1" in result) == ("", True)
-
-
-def test_a_late_bar_counts_pieces_and_goes_away() -> None:
-    bar = progress._Late("reading", 3)
-    bar.begin("first")
-    bar.begin("second")
-    bar.show()
-    shown = bar._bar
-    assert shown is not None
-    [task] = shown.tasks
-    assert (task.description, task.completed, task.total) == ("second", 1, 3)
-    assert any(type(column).__name__ == "MofNCompleteColumn" for column in shown.columns)
-    bar.begin("third")
-    assert (task.description, task.completed) == ("third", 2)
-    bar.end()
-    assert not shown.live.is_started
-    bar.show()
-    assert bar._bar is shown, "it comes up no more"
-    uncounted = progress._Late("asking", None)
-    uncounted.show()
-    assert uncounted._bar is not None
-    assert [(one.description, one.completed, one.total) for one in uncounted._bar.tasks] == [("asking", 0, None)]
-    assert not any(type(column).__name__ == "MofNCompleteColumn" for column in uncounted._bar.columns)
-    uncounted.end()

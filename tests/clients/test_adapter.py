@@ -88,42 +88,6 @@ def put_in_rack(cluster: Any, rack: str) -> None:
     cluster.update_metadata(MetadataResponse.decode(answer.encode(version=9, header=False), version=9, header=False))
 
 
-def test_only_the_strategy_in_charge_watches_the_racks() -> None:
-    """One that planned before the group took another would see the old racks for ever, and rejoin for ever."""
-    from kafka import KafkaConsumer
-
-    before, now = (kafka_python.assignor(name, rack="a") for name in ("sticky", "range"))
-    consumer = KafkaConsumer(
-        bootstrap_servers="127.0.0.1:1", group_id="g", api_version=(2, 8), partition_assignment_strategy=[before, now]
-    )
-    try:
-        consumer.subscribe(topics=["t"])
-        leader = consumer._coordinator
-        put_in_rack(leader._cluster, "a")
-        sent = write_subscription(Subscription(("t",), rack="a"))
-        members = [SimpleNamespace(member_id="m", group_instance_id=None, metadata=sent)]
-
-        def leads(protocol: str) -> None:
-            leader._generation.protocol = protocol
-            leader._perform_assignment("m", protocol, members)
-            leader.rejoin_needed, leader._joined_subscription = False, {"t"}
-            leader._metadata_snapshot = leader._assignment_snapshot = {"t": {0}}
-
-        leads("sticky")
-        assert not leader.need_rejoin()
-        put_in_rack(leader._cluster, "a")
-        assert not leader.need_rejoin()
-        put_in_rack(leader._cluster, "b")
-        assert leader.need_rejoin()
-        assert leader.need_rejoin(), "it asked once and forgot"
-        leads("range")
-        assert not leader.need_rejoin()
-        put_in_rack(leader._cluster, "c")
-        assert leader.need_rejoin()
-    finally:
-        consumer.close(autocommit=False, timeout_ms=0)
-
-
 def test_a_leader_begins_to_watch_what_others_want_and_it_does_not_watch_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client's own part of the call is the client's still; a name that no topic can have never reaches it."""
     from kafka import KafkaConsumer

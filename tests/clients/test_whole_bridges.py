@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 from types import SimpleNamespace
 from typing import Any
@@ -11,21 +10,14 @@ import numpy as np
 import pytest
 from tests.clients.joining import JoiningMember, assign
 
-import apportion
-from apportion.acting.rule import Acting
-from apportion.clients.adapter import Adapter, Forked, assignor_for
-from apportion.clients.bridge import Bridge, bridge_for
-from apportion.clients.broker_takeover import TakeoverWatch
+from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.lag_feed import LagFeed
 from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.clients.topic_metadata import ClientMetadata
 from apportion.clients.warm_up import WarmUp
-from apportion.strategy.codec import Holding
-from apportion.wire import plan_text
 from apportion.wire.assignment import Assignment, read_assignment
-from apportion.wire.plan_text import TOPICS_WHOLE, GovernedPlan, MemberKey
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.user_data import write_sticky
 
@@ -55,37 +47,6 @@ def feed(table: Any) -> LagFeed:
 
 
 # -- the bridge --------------------------------------------------------------------------------------------------------
-
-
-def test_all_that_a_user_gives_reaches_the_bridge() -> None:
-    lag, acting = feed({}), Acting(rest_s=5)
-    given: dict[str, Any] = {
-        "rack": "r", "priority": 3, "auto_offset_reset": "earliest", "on_plan": print, "lag": lag,
-        "on_foreign": "continue", "capacity": "learned", "facts": {}, "acting": acting,
-    }  # fmt: skip
-    bridge = bridge_for("cooperative-lag-aware", **given, max_skew="4")
-    assert vars(bridge.options) == given
-    assert bridge.options == Options("r", 3, "earliest", print, lag, "continue", "learned", {}, acting)
-    assert bridge.strategy == apportion.CooperativeLagAware(max_skew=4)
-    assert (bridge.on_foreign, bridge.cooperative, bridge.kept_whole) == ("continue", True, "")
-    assert bridge.watch is not None
-    assert (bridge.watch.acting, bridge.watch.feed, bridge.watch.strategy) == (acting, lag, bridge.strategy)
-    assert bridge.watch._loop.learned is True
-    assert bridge_for(lag=lag, acting=acting).watch._loop.learned is True  # type: ignore[union-attr]
-    assert bridge_for(lag=lag, acting=acting, capacity=1).watch._loop.learned is False  # type: ignore[union-attr]
-    plain = bridge_for()
-    assert plain.options == Options()
-    assert vars(plain.options) == {
-        "rack": None, "priority": None, "auto_offset_reset": "latest", "on_plan": None, "lag": None,
-        "on_foreign": None, "capacity": None, "facts": {}, "acting": None,
-    }  # fmt: skip
-    assert (plain.name, plain.watch, plain.warm_up, plain.last) == ("cooperative-sticky", None, None, Holding())
-    own = apportion.Failover()
-    assert bridge_for(own).strategy is own
-    assert [Bridge(name, Options()).kept_whole for name in ("failover", "sticky-stream-join")] == [
-        "topics", "numbers"
-    ]  # fmt: skip
-    assert bridge_for("failover", priority=7).subscription(["t"], keeps=False).user_data is not None
 
 
 def test_the_clients_own_metadata_bring_racks_into_the_plan() -> None:
@@ -123,46 +84,6 @@ def test_what_a_member_says_follows_what_it_was_given(name: str, caplog: pytest.
     bridge.on_assignment(Assignment((("t", (1, 2, 3)),)), None)
     line = 'assigned group={} generation={} assignor="{}" partitions=3 gained={} lost={}'
     assert caplog.messages == [line.format('"g"', 6, name, 3, 0), line.format("null", "null", name, 2, 2)]
-
-
-def test_a_leader_tells_the_time_from_where_its_call_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter([10.0, 10.25, 20.5, 30.0, 30.123456789])
-    monkeypatch.setattr("apportion.clients.bridge.time.perf_counter", lambda: next(now))
-    news: list[PlannedRebalance] = []
-    bridge = Bridge("sticky", Options(on_plan=news.append))
-    assign(bridge, [joining("a")], Topics())
-    raw = write_subscription(Subscription(("t",)))
-    assert list(bridge.lead(JoinedGroup(["a"], [None], [raw]), Topics(), "g", None, 20.0)) == ["a"]
-    bridge.lead(JoinedGroup(["a"], [None], [raw]), Topics())
-    assert [one.ms for one in news] == [250.0, 500.0, pytest.approx(123.456789)]
-    assert [one.to_dict()["ms"] for one in news] == [250.0, 500.0, 123.457]
-    assert [(one.group, one.generation) for one in news] == [("", None), ("g", None), ("", None)]
-    assert [one.why for one in news] == ["this member leads now"] + ["rejoin without a change"] * 2
-
-
-def test_a_record_without_a_hook_is_made_only_where_somebody_reads_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    bridge = Bridge("cooperative-sticky", Options())
-    caplog.set_level(logging.WARNING, "apportion.clients")
-    assert {who: one.partitions for who, one in assign(bridge,
-        [joining("a", 0, 1, 2, 3), joining("b")], Topics(), "g", 1
-    ).items()} == {"a": (("t", (0, 1)),), "b": ()}  # fmt: skip
-    assert caplog.records == []
-    caplog.set_level(logging.INFO, "apportion.clients")
-    assign(bridge, [joining("a", 0, 1), joining("b")], Topics(), "g", 2)
-    [record] = caplog.records
-    assert 'moved=0 kept=2 given=2 withheld=0 ignored=0 why="hand-over of what was withheld"' in record.getMessage()
-    values = record.apportion  # type: ignore[attr-defined]
-    assert {**values, "ms": 0} == {
-        "group": "g", "generation": 2, "assignor": "cooperative-sticky", "members": 2, "partitions": 4, "moved": 0,
-        "kept": 2, "given": 2, "withheld": 0, "ignored": 0, "why": "hand-over of what was withheld",
-        "proof": {"balance": "optimal", "moves": "optimal"}, "ms": 0, "foreign": False, "cause": "group",
-    }  # fmt: skip
-    caplog.clear()
-    failing = Bridge("range", Options(on_plan=lambda news: 1 / 0))
-    caplog.set_level(logging.ERROR, "apportion.clients")
-    assign(failing, [joining("a")], Topics())
-    assert caplog.messages == ["the on_plan hook failed; the rebalance goes on"]
-    assert caplog.records[0].exc_info is not None
 
 
 def test_offsets_stand_beside_the_partitions_that_there_are() -> None:
@@ -220,108 +141,7 @@ def test_readiness_travels_only_where_a_member_warms_up() -> None:
 # -- the broker takes over ---------------------------------------------------------------------------------------------
 
 
-def test_each_hook_hears_once_of_a_take_over_and_the_watch_begins_as_a_classic_one() -> None:
-    heard: list[Any] = []
-
-    def one(news: Any) -> None:
-        heard.append(("one", news))
-
-    def other(news: Any) -> None:
-        heard.append(("other", news))
-
-    hooks = (one, None, other, one)
-    watch = TakeoverWatch([Bridge("range", Options(on_plan=hook)) for hook in hooks])
-    assert (watch.foreign, watch.stopped, watch.plan_keeps, watch.policy) == (False, "", False, "log")
-    assert watch.joined(None, "g", 9) is False
-    assert [name for name, _ in heard] == ["one", "other"]
-    assert heard[0][1].to_dict() == {
-        "group": "g", "generation": 9, "assignor": "range", "members": 0, "partitions": 0, "moved": 0, "kept": 0,
-        "given": 0, "withheld": 0, "ignored": 0, "proof": {}, "ms": 0.0, "foreign": True, "cause": "group",
-        "why": "the broker assigns by the new protocol (group.protocol=consumer)",
-    }  # fmt: skip
-    assert heard[0][1].line() == (
-        'rebalance group="g" generation=9 assignor="range" members=0 partitions=0 moved=0 kept=0 given=0 withheld=0 '
-        'ignored=0 why="the broker assigns by the new protocol (group.protocol=consumer)" proof="" ms=0.0 foreign=true '
-        'cause="group"'
-    )
-    assert watch.joined("leader", "g", 10) is False
-    assert watch.foreign is False
-    assert len(heard) == 2, "that it is over says the log alone"
-    assert watch.joined("", "g", 11) is False
-    assert len(heard) == 4
-    [text] = plan_text.texts(GovernedPlan(7, TOPICS_WHOLE, (MemberKey("a"),), (0,), {}), "c")
-    kept = {"assignor_name": plan_text.ASSIGNOR, "members": [{"rack_id": text}]}
-    strict = TakeoverWatch([Bridge("failover", Options()), Bridge("range", Options())])
-    strict.look(kept)
-    assert strict.plan_keeps is False, "range promises nothing that a plan could keep"
-    alone = TakeoverWatch([Bridge("failover", Options())])
-    alone.look(kept)
-    alone.look({**kept, "assignor_name": "uniform"})
-    assert alone.plan_keeps is False
-    strict.joined("", "g", 1)
-    assert strict.stopped.count("'failover', 'range' is no longer asked") == 1
-
-
 # -- adapters ----------------------------------------------------------------------------------------------------------
-
-
-class Coordinator:
-    """As much of a client's as counts here."""
-
-    def __init__(self, assignors: Any, *, over: bool = False) -> None:
-        """What the client says of it."""
-        self._assignors, self.over, self.rejoins = assignors, over, 0
-
-    def request_rejoin(self) -> None:
-        self.rejoins += 1
-
-
-class Ours(Adapter):
-    """A strategy in the interface of a client that has none."""
-
-    @staticmethod
-    def close_refused(coordinator: Any) -> None:
-        coordinator.over = True
-
-    @staticmethod
-    def closed(coordinator: Any) -> bool:
-        return bool(coordinator.over)
-
-
-def test_an_adapter_knows_its_consumer_and_lets_it_go() -> None:
-    watched = Bridge("lag-aware", Options(lag=feed({}), acting=Acting()))
-    ours = Ours(watched)
-    assert (ours.name, ours.bridge, ours.coordinator, ours.ended) == ("lag-aware", watched, None, True)
-    assert watched.watch is not None
-    assert watched.watch._consumer() is ours
-    ours.ask_rejoin()
-    consumer = Coordinator([])
-    ours.bind(consumer)
-    assert (ours.coordinator, ours.ended) == (consumer, False)
-    ours.ask_rejoin()
-    assert consumer.rejoins == 1
-    assert ours.for_consumer() is not ours
-    consumer.over = True
-    assert ours.ended
-    consumer.over = False
-    del consumer
-    gc.collect()
-    assert (ours.coordinator, ours.ended) == (None, True)
-    assert ours.for_consumer() is ours
-    assert str(Forked("KafkaConsumer")) == (
-        "this KafkaConsumer was made before this process was forked, and its threads stayed behind; make a consumer of "
-        "its own in each process, after the fork."
-    )
-
-
-def test_a_clients_assignor_takes_what_a_bridge_takes_with_a_default_of_its_own() -> None:
-    assignor = assignor_for(Ours, bridge_for, "sticky")
-    assert (assignor.__name__, assignor.__qualname__, assignor.__module__) == ("assignor", "assignor", Ours.__module__)  # type: ignore[attr-defined]
-    assert assignor.__doc__ == bridge_for.__doc__
-    made = [assignor(), assignor(rack="r"), assignor("range"), assignor(strategy="failover", priority=3)]
-    assert [one.name for one in made] == ["sticky", "sticky", "range", "failover"]
-    assert [type(one) for one in made] == [Ours] * 4
-    assert (made[1].bridge.options.rack, made[3].bridge.options.priority) == ("r", 3)
 
 
 def test_warm_ups_wait_as_long_as_they_may_and_say_what_is_cold(

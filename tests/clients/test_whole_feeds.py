@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +12,9 @@ from typing import Any
 import pytest
 from kafka import TopicPartition
 from kafka.admin import OffsetSpec
-from kafka.errors import NotCoordinatorError, TopicAuthorizationFailedError
-from tests.serve.running import until
 
 from apportion.clients import lag_feed
-from apportion.clients.lag_feed import LagFeed, Sampled, folder_offsets, kafka_offsets
+from apportion.clients.lag_feed import Sampled, folder_offsets, kafka_offsets
 from apportion.errors import MissingExtra
 
 FOUND = [("t", 0), ("t", 1), ("u", 2)]
@@ -76,51 +73,6 @@ def admins(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return told
 
 
-PARTS = [TopicPartition(*part) for part in FOUND]
-ASKED = [
-    ("topics", ["t", "u", "none"]),
-    ("offsets", dict.fromkeys(PARTS, OffsetSpec.EARLIEST), 7500),
-    ("offsets", dict.fromkeys(PARTS, OffsetSpec.LATEST), 7500),
-    ("committed", {"g": PARTS}),
-]
-TABLE = {
-    "t": {0: {"begin": 1, "end": 100, "committed": 0}, 1: {"begin": 2, "end": 101}}, "u": {2: {"begin": 3, "end": 102}}
-}  # fmt: skip
-PATIENCE = {"request_timeout_ms": 7500, "bootstrap_timeout_ms": 7500}
-
-
-def test_one_client_is_asked_for_begins_ends_and_commits(admins: SimpleNamespace) -> None:
-    fetch = kafka_offsets(bootstrap_servers="b:1", request_timeout_ms=9)
-    for _ in range(2):
-        assert fetch("g", ("t", "u", "none"), 7.5) == TABLE  # type: ignore[arg-type]
-    [admin] = admins.made
-    assert admin.calls == [("made", {**PATIENCE, "bootstrap_servers": "b:1", "request_timeout_ms": 9}), *ASKED, *ASKED]
-    fetch.close()  # type: ignore[attr-defined]
-    fetch.close()  # type: ignore[attr-defined]
-    assert admin.calls[-2:] == [ASKED[-1], ("closed",)]
-    assert fetch("g", ["t", "u", "none"], 7.5) == TABLE
-    assert len(admins.made) == 2
-    assert admins.slept == []
-
-
-def test_what_passes_is_asked_again_by_a_new_client_until_the_deadline(admins: SimpleNamespace) -> None:
-    admins.failing += [NotCoordinatorError(), NotCoordinatorError()]
-    assert kafka_offsets()("g", ["t", "u", "none"], 7.5) == TABLE
-    assert (admins.slept, [one.calls[-1] for one in admins.made]) == ([0.2] * 2, [("closed",)] * 2 + [ASKED[-1]])
-    for deadline_s, asked in ((0.2, 2), (0.1, 1), (0.65, 4)):
-        admins.made.clear()
-        admins.failing[:] = [NotCoordinatorError(str(n)) for n in range(9)]
-        admins.now = 0.0
-        with pytest.raises(NotCoordinatorError):
-            kafka_offsets()("g", ["t"], deadline_s)
-        assert [len(one.calls) for one in admins.made] == [3] * asked
-    admins.made.clear()
-    admins.failing[:] = [TopicAuthorizationFailedError(), NotCoordinatorError()]
-    with pytest.raises(TopicAuthorizationFailedError):
-        kafka_offsets()("g", ["t"], 60.0)
-    assert [one.calls[-1] for one in admins.made] == [("closed",)]
-
-
 def test_the_clients_configuration_never_reaches_a_log(
     admins: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -170,83 +122,6 @@ def test_a_nudge_is_marked_as_heeded_where_it_is_taken(
     admin.list_group_offsets = lambda _: 1 / 0  # type: ignore[method-assign]
     fetch.heed("g", lambda: True)
     assert caplog.messages == ["nudges of group 'g' could not be read: ZeroDivisionError: division by zero"]
-
-
-def test_a_feed_hands_nudges_on_and_says_when_it_was_slow(
-    admins: SimpleNamespace, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "apportion.clients")
-    heeded: list[Any] = []
-
-    class Fetch:
-        takes = 5.0
-
-        def __call__(self, *asked: Any) -> Any:
-            heeded.append(asked)
-            admins.now += self.takes
-            return TABLE
-
-        def heed(self, *asked: Any) -> None:
-            heeded.append(asked)
-
-    fetch = Fetch()
-    feed = LagFeed("g", fetch, topics=("u", "t"))
-    assert feed.refresh()
-    assert heeded == [("g", ["t", "u"], 5)]
-    feed.on_nudge = lambda: True
-    assert feed.refresh()
-    assert heeded[1:] == [("g", ["t", "u"], 5), ("g", feed.on_nudge)]
-    assert caplog.messages == [], "just in time"
-    fetch.takes = 5.25
-    assert feed.refresh()
-    assert caplog.messages == ["the lag of group 'g' took 5.2 s"]
-    assert feed.asked_s == 1010.0, "when it was asked, not when it was answered"
-    plain = LagFeed("g", lambda *_: TABLE, topics=["t"])
-    plain.on_nudge = lambda: True
-    assert plain.refresh(), "a function of a user's own hears of no nudges"
-
-
-def test_the_thread_of_a_feed_asks_at_once_for_what_a_plan_wants_and_ends_with_it() -> None:
-    asked: list[Any] = []
-
-    class Fetch:
-        closed = 0
-
-        def __call__(self, group: str, topics: Any, deadline_s: float) -> Any:
-            asked.append((group, list(topics), deadline_s))
-            return TABLE
-
-        def close(self) -> None:
-            self.closed += 1
-
-    fetch = Fetch()
-    feed = LagFeed("g", fetch, topics=["t"], every_s=3600, deadline_s=2)
-    with feed as entered:
-        assert entered is feed
-        thread = feed._thread
-        assert thread is not None
-        assert (thread.name, thread.daemon) == ("lag of g", True)
-        assert feed.start() is feed
-        assert feed._thread is thread, "one is enough"
-        until(lambda: len(asked) == 1)
-        assert feed.table(["t"]) == ({"t": TABLE["t"]}, None)
-        feed.table(["t", "u"])
-        until(lambda: len(asked) == 2)
-        assert asked == [("g", ["t"], 2), ("g", ["t", "u"], 2)]
-        assert fetch.closed == 0
-    thread.join(60)
-    assert (thread.is_alive(), fetch.closed, len(asked)) == (False, 1, 2)
-    feed.close()
-    assert fetch.closed == 1
-    with LagFeed("g", lambda *_: TABLE, topics=["t"], every_s=3600) as other:
-        threads = [one for one in threading.enumerate() if one is other._thread]
-    [thread] = threads
-    thread.join(60)
-    assert not thread.is_alive(), "a function has no close"
-    often = LagFeed("g", fetch, topics=["t"], every_s=0.001)
-    asked.clear()
-    with often:
-        until(lambda: len(asked) > 3)
 
 
 def test_a_library_that_is_not_there_is_named_with_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -248,46 +247,6 @@ def test_needless_moves_that_are_kept_for_groups_alike_are_those_that_each_group
                 asked += 1
     assert 0 < len(module._kept) < asked, "some were kept for others"
     module._kept.clear()
-
-
-def test_changes_that_are_kept_for_groups_alike_are_those_that_each_group_has() -> None:
-    """Whole histories, with other names and times, against the comparison that remembers nothing."""
-    from tests.history.test_shared_plans import question
-
-    from apportion.history import rebalance_rows as module
-
-    module._changes_kept.clear()
-    asked = 0
-    for seed in range(120):
-        for prefix in ("", "z-"):
-            _, generations, _, _ = question(seed, prefix=prefix)
-            pairs = module._pairs(generations)
-            later = [replace(one, offset=one.offset + 7, at=one.at + 900 * len(prefix)) for one in generations]
-            changes = module.compared(generations, pairs, CommitCadence())
-            for row, change in zip(rebalances(later), changes, strict=True):
-                assert {name: getattr(row, name) for name in change.__slots__} == asdict(change), f"seed {seed}"
-            asked += bool(pairs)
-    assert 0 < len(module._changes_kept) < asked, "some were kept for others"
-    module._changes_kept.clear()
-
-
-def test_nothing_is_kept_where_commits_or_other_kinds_of_records_count() -> None:
-    """A crash is told by times, and a topology by what stands beside the members."""
-    from apportion.history import rebalance_rows as module
-    from apportion.history.structure import history_key
-
-    module._changes_kept.clear()
-    habits = CommitCadence([CommitInterval(1, "t", 2, 9, 100, 900)])
-    assert one(classic(1, 1, A, B), classic(2, 2, A4), habits=habits).cause == "leave"
-    assert not module._changes_kept
-    generations = fold([classic(1, 1, A, B), classic(2, 2, A4)]).generations
-    assert history_key(generations) is not None
-    others: tuple[dict[str, Any], ...] = ({"facts": {"topology": 1}}, {"kind": "streams"}, {"number": -1})
-    for other in others:
-        assert history_key([generations[0], replace(generations[1], **other)]) is None
-    one(classic(1, 1, A, B), classic(2, 2, A4))
-    assert len(module._changes_kept) == 1
-    module._changes_kept.clear()
 
 
 def test_a_group_that_cannot_be_planned_has_no_least_and_a_fault_of_ours_is_none(

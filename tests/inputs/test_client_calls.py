@@ -7,149 +7,14 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import kafka
 import pytest
-from kafka import TopicPartition, errors
+from kafka import errors
 
 from apportion.errors import Unavailable
 from apportion.inputs import cluster, log_tails
 from apportion.inputs.properties import Properties
 
-ID = "ad070dd7-f2f8-e471-50a5-f9c8783c206a"
 MAY_NOT = "b:1: this user may not"
-
-
-def record(offset: int) -> Any:
-    return SimpleNamespace(key=b"k%d" % offset, value=None, offset=offset, timestamp=7, timestamp_type=0)
-
-
-class Consumer:
-    """It gives what was put into it, poll by poll: records, and the position afterwards."""
-
-    polls: list[tuple[list[int], int]]
-    asked: list[Any]
-
-    def __init__(self, **settings: Any) -> None:
-        self.asked.append(settings)
-        self.at = -1
-
-    def assign(self, places: Any) -> None:
-        self.asked.append(("assign", places))
-
-    def seek(self, place: Any, offset: int) -> None:
-        self.asked.append(("seek", place, offset))
-        self.at = offset
-
-    def position(self, place: Any) -> int:
-        return self.at
-
-    def poll(self, timeout_ms: int, max_records: int) -> Any:
-        offsets, after = self.polls.pop(0) if self.polls else ([], self.at)
-        self.asked.append(("poll", timeout_ms, max_records))
-        self.at = after
-        return {TopicPartition("t", 3): [record(n) for n in offsets]} if offsets else {}
-
-    def close(self) -> None:
-        self.asked.append("close")
-
-
-@pytest.mark.parametrize(
-    ("polls", "came", "asked"),
-    [
-        ([([2, 3], 4), ([4, 5, 6], 7)], [[2, 3], [4, 5]], 2),
-        ([([], 2), ([2], 3), ([], 6)], [[2]], 3),
-        ([([6, 7], 8)], [], 1),
-        ([([], 2)] * 59 + [([5], 6)], [[5]], 60),
-        ([([], 2)] * 59 + [([2], 3)] + [([], 3)] * 59 + [([5], 6)], [[2], [5]], 120),
-    ],
-)
-def test_committed_records_are_read_until_the_position_is_at_the_end(
-    polls: Any, came: Any, asked: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kind = type("One", (Consumer,), {"polls": list(polls), "asked": []})
-    monkeypatch.setattr(kafka, "KafkaConsumer", kind)
-    read = list(cluster.read_committed("b:1,c:2", {"security.protocol": "PLAINTEXT"}, "t", 3, 2, 6))
-    assert [[row[2] for row in rows] for rows in read] == came
-    assert all(row == (b"k%d" % row[2], None, row[2], 7, 0) for rows in read for row in rows)
-    settings, assigned, sought, *rest = kind.asked  # type: ignore[attr-defined]
-    place = TopicPartition("t", 3)
-    assert (assigned, sought) == (("assign", [place]), ("seek", place, 2))
-    assert rest == [("poll", 1000, 10_000)] * asked + ["close"]
-    assert settings == {
-        "bootstrap_servers": ["b:1", "c:2"], "client_id": "apportion", "bootstrap_timeout_ms": 15_000,
-        "group_id": None, "enable_auto_commit": False, "auto_offset_reset": "earliest",
-        "isolation_level": "read_committed", "exclude_internal_topics": False, "security_protocol": "PLAINTEXT",
-    }  # fmt: skip
-
-
-def test_a_log_that_stops_coming_is_given_up_and_the_consumer_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = type("One", (Consumer,), {"polls": [([2], 3)], "asked": []})
-    monkeypatch.setattr(kafka, "KafkaConsumer", kind)
-    with pytest.raises(Unavailable) as refused:
-        list(cluster.read_committed("b:1", {}, "t", 3, 2, 6))
-    assert str(refused.value) == "b:1 stopped sending t-3 at offset 3 of 6"
-    assert kind.asked.count(("poll", 1000, 10_000)) == 62  # type: ignore[attr-defined]
-    assert kind.asked[-1] == "close"  # type: ignore[attr-defined]
-
-
-class Admin:
-    """Two brokers with racks, one without."""
-
-    def __init__(self) -> None:
-        self.asked: list[Any] = []
-
-    @staticmethod
-    def describe_cluster() -> Any:
-        brokers = [{"broker_id": n, "rack": rack} for n, rack in ((0, "b"), (1, "a"), (2, None))]
-        return {"cluster_id": "the id", "brokers": brokers}
-
-    def describe_topics(self, names: Any) -> Any:
-        self.asked.append(names)
-
-        def part(number: int, leader: int, *nodes: int) -> dict[str, Any]:
-            return {"partition_index": number, "leader_id": leader, "replica_nodes": list(nodes)}
-
-        return [
-            {"name": "u", "error_code": 0, "topic_id": ID, "partitions": [part(1, 0, 0, 1), part(0, -1, 2, 9)]},
-            {"name": "refused", "error_code": 29, "partitions": [part(0, 0, 0)]},
-            {"name": "a", "error_code": 0, "topic_id": None, "partitions": [part(0, 1, 1, 0, 2)]},
-            {"name": "b", "error_code": 0, "topic_id": "0" * 32, "partitions": [part(0, 2, 2)]},
-        ]
-
-    def list_partition_offsets(self, which: Any, **how: Any) -> Any:
-        self.asked.append([sorted((one.topic, one.partition) for one in which), {str(s) for s in which.values()}, how])
-        ends = len(self.asked) % 3
-        return {one: SimpleNamespace(offset=100 * ends + one.partition) for one in which if one.topic != "b"}
-
-
-def test_partitions_are_told_with_racks_and_leaders() -> None:
-    there = cluster.Cluster("b:1", Admin())
-    told = [(one.topic, one.topic_id, one.partition, one.racks, one.led) for one in there.partitions()]
-    assert told == [
-        ("a", None, 0, ("a", "b"), True), ("b", None, 0, (), True), ("u", "rQcN1_L45HFQpfnIeDwgag", 0, (), False),
-        ("u", "rQcN1_L45HFQpfnIeDwgag", 1, ("a", "b"), True),
-    ]  # fmt: skip
-    assert [one.topic for one in there.partitions(["u", "gone", "refused"])] == ["u", "u"]
-    assert there.partitions([]) == []
-    assert there.cluster_id() == "the id"
-    assert there._admin.asked == [None, None, None], "a topic that is asked for by name might be made"
-
-
-@pytest.mark.parametrize("most", [1, 2, 5_000])
-def test_ends_are_asked_for_in_pieces_the_earliest_first(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "_REQUESTS_AT_ONCE", most)
-    admin = Admin()
-    there = cluster.Cluster("b:1", admin)
-    partitions = there.partitions()
-    admin.asked.clear()
-    ends = there.ends(partitions)
-    told = [(one.topic, one.partition, one.begin, one.last_stable, one.end) for one in ends]
-    assert told == [("a", 0, 100, 200, 0), ("u", 1, 101, 201, 1)]
-    assert all(one.at.tzinfo is not None for one in ends)
-    asked = [one for one in admin.asked if one[0]]
-    assert [[*which] for _, which, _ in asked[:3]] == [["-2"], ["-1"], ["-1"]], "the earliest first"
-    assert [bool(how) for _, _, how in asked[:3]] == [False, True, False], "then the last stable, then the end"
-    assert there.ends([]) == []
 
 
 @pytest.mark.parametrize(
@@ -177,24 +42,6 @@ def test_each_error_of_the_client_is_one_sentence(
     assert str(refused.value).startswith(words)
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is error
-
-
-def test_a_server_that_listens_and_says_nothing_is_told_from_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[Any] = []
-
-    def create(address: Any, timeout: float) -> Any:
-        tried.append((address, timeout))
-        if address[0] != "::1":
-            raise ConnectionRefusedError
-        return SimpleNamespace(close=lambda: tried.append("closed"))
-
-    monkeypatch.setattr(socket, "create_connection", create)
-    assert cluster._silence("a:1, c:x,[::1]:92,d:4") == (
-        "[::1]:92 listens, but refused the login or speaks another protocol: check user, password and "
-        "security.protocol (--command-config)"
-    )
-    assert tried == [(("a", 1), 2), (("::1", 92), 2), "closed"]
-    assert cluster._silence("a:1,b:2") == "no Kafka broker answered at a:1,b:2: is the address right?"
 
 
 def test_a_client_that_cannot_be_made_leaves_nothing_open() -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from http import HTTPStatus
@@ -28,7 +28,6 @@ from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
 from apportion.inputs import live, offsets_log, pasted, series
-from apportion.inputs.cluster_round import Look
 from apportion.inputs.config import Connection
 from apportion.inputs.described_group import Observed
 from apportion.inputs.properties import Properties
@@ -399,40 +398,6 @@ def test_a_context_of_the_config_file_finds_the_cluster(cluster: Broker, tmp_pat
 def test_a_misspelt_group_gets_a_hint(cluster: Broker) -> None:
     with pytest.raises(UnknownName, match="Maybe you meant 'live-new'"):
         live.groups(connection(cluster), ["live-nwe"])
-
-
-@pytest.mark.parametrize("kind", ["classic", "consumer"])
-def test_a_group_that_ends_while_all_are_asked_is_left_out(cluster: Broker, kind: str, monkeypatch: Any) -> None:
-    """Listed, then deleted on the real broker before it is described: the others are shown; by name, an error."""
-    describe = Look._described
-
-    async def deleted_first(look: Look, kinds: Mapping[str, str], nodes: Mapping[str, int]) -> dict[str, Any]:
-        if "live-gone" in kinds:
-            await look.admin._async_delete_groups(["live-gone"])
-        return await describe(look, kinds, nodes)
-
-    def asked_for(names: list[str] | None) -> set[str]:
-        leave_behind(cluster, "live-gone", kind)
-        with monkeypatch.context() as patched:
-            patched.setattr(Look, "_described", deleted_first)
-            return {group.name for group in live.groups(connection(cluster), names)}
-
-    shown = asked_for(None)
-    assert {CLASSIC, NEW, IDLE} <= shown
-    assert "live-gone" not in shown
-    with pytest.raises(UnknownName, match="no group is named 'live-gone'"):
-        asked_for(["live-gone"])
-
-
-def leave_behind(broker: Broker, name: str, kind: str) -> None:
-    """An empty group that has committed, of either protocol."""
-    settings = {"group.protocol": kind}
-    strategy = "range" if kind == "classic" else None
-    with JavaMember(broker.bootstrap, name, ["live-clicks"], settings, strategy=strategy) as one:
-        one.wait_until(lambda member: member.assignment, patience_s=90)
-        one.commit()
-        one.leave()
-    until(lambda: not seen(broker, name).raw["members"])
 
 
 def test_a_cluster_that_is_not_there_is_one_sentence(capfd: Any) -> None:

@@ -20,7 +20,6 @@ from apportion.errors import Unavailable
 from apportion.inputs import (
     cluster,
     cluster_round,
-    live,
     load_history,
     log_tails,
 )
@@ -96,18 +95,6 @@ def test_a_look_that_shows_nothing_is_an_error_and_one_that_shows_little_is_none
     assert (seen.groups, seen.unknown, seen.troubles, seen.listed_all, seen.brokers) == ({}, {}, [], True, 3)
     assert seen.listed("any")
     assert not cluster_round.Round(silent=frozenset({1})).listed("any")
-
-
-@pytest.mark.parametrize("read_at", [None, 0, 4, 5, 6, 9, 10])
-@pytest.mark.parametrize("committed", [None, 0, 4, 5, 6, 9, 10])
-def test_who_stands_before_markers_alone_has_read_all(read_at: int | None, committed: int | None) -> None:
-    entry = {"partition": 1, "begin": 0, "end": 9, **({"read_at": read_at} if read_at is not None else {})}
-    told = live._with_commit(entry, committed)
-    whole = read_at is not None and committed is not None and read_at <= committed <= 9
-    assert told == {
-        "partition": 1, "begin": 0, "end": 9, **({} if committed is None else {"committed": committed}),
-        **({"lag": 0} if whole else {}),
-    }  # fmt: skip
 
 
 def test_tails_are_asked_of_each_leader_and_what_it_refuses_is_left_out() -> None:

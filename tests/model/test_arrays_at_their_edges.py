@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -15,15 +14,14 @@ import pytest
 import apportion
 from apportion.arrays import NOBODY, UNKNOWN
 from apportion.errors import BadInput
-from apportion.model import group_json, measures
+from apportion.model import group_json
 from apportion.model.build import build, find_partitions
 from apportion.model.edits import with_changed_members
 from apportion.model.facts import Fact
 from apportion.model.group import NONE_NONEXISTENT, NonexistentClaims
 from apportion.model.group_json import read_group
-from apportion.model.json_checks import one_line
 from apportion.model.lag import RESETS, lag_of
-from apportion.model.measures import cost_of_loads, held_of_topic, measure
+from apportion.model.measures import cost_of_loads, measure
 from apportion.model.plan import hand_over
 from apportion.model.to_names import by_owner
 
@@ -59,11 +57,6 @@ def test_owners_beyond_sixteen_bits_are_sorted_like_any() -> None:
 
 def test_loads_of_members_of_one_capacity_are_summed() -> None:
     assert cost_of_loads(np.array([3, 1, 2]), np.array([2, 2, 1])) == Fraction(9 + 1, 2) + 4
-
-
-def test_what_was_found_is_shown_in_sixty_characters() -> None:
-    assert one_line("x" * 58) == '"' + "x" * 58 + '"'
-    assert one_line("x" * 59) == '"' + "x" * 56 + "..."
 
 
 @pytest.mark.parametrize(
@@ -257,23 +250,6 @@ def test_weights_of_which_none_is_known_are_none_in_a_group_that_changes() -> No
             assert joined.weight is None
         else:
             assert joined.weight is weight
-
-
-def test_cells_of_members_and_topics_are_counted_alike_where_they_are_many_or_few() -> None:
-    """A wide group, whose cells are sorted out of its partitions, beside the same one whose cells are counted."""
-    rng = np.random.default_rng(5)
-    topics = {f"t{t:03}": 2 for t in range(40)}
-    group = read_group({"topics": topics, "members": {f"m{m:02}": {"topics": [*topics]} for m in range(30)}})
-    owner = rng.integers(-1, 30, group.P)
-    cells = Counter((int(m), int(t)) for m, t in zip(owner, group.topic_of, strict=True) if m != NOBODY)
-    member, held = held_of_topic(group, owner)
-    assert group.M * group.T > measures._COUNTED * group.P, "sorted out"
-    assert list(zip(member.tolist(), held.tolist(), strict=True)) == [(m, n) for (m, _), n in sorted(cells.items())]
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(measures, "_COUNTED", 10**6)
-        assert [each.tolist() for each in held_of_topic(group, owner)] == [member.tolist(), held.tolist()]
-    nobody = np.full(group.P, NOBODY)
-    assert [each.tolist() for each in held_of_topic(group, nobody)] == [[], []]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from apportion.history.steps import _entries
 from apportion.history.structure import structure
 from apportion.model.build import build
 from apportion.model.group import NonexistentClaims
@@ -76,20 +75,6 @@ def test_groups_of_columns_are_the_groups_of_their_entries(seed: int) -> None:
         members = {"a": {"topics": sorted(topics), "owned": held, "rack": "x"}, "b": {"topics": ["t0"]}}
         by_entries = build({"topics": topics, "members": members})
         assert plain(build({"topics": some, "members": members})) == plain(by_entries), f"{topics}"
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_columns_are_read_as_entries_and_of_a_generation_before_as_well(seed: int) -> None:
-    rng = Random(seed)
-    for _ in range(200):
-        entries = random_topic(rng)
-        columns = columns_of(entries)
-        assert [dict(entry) for entry in columns] == entries
-        assert [dict(entry) for entry in columns[1:3]] == entries[1:3]
-        for n, offsets in ((0, True), (4, True), (4, False), (12, True)):
-            members = {"a": {"topics": ["t"]}}
-            whole = build({"topics": {"t": _entries(entries, n, offsets)}, "members": members})
-            assert plain(build({"topics": {"t": _entries(columns, n, offsets)}, "members": members})) == plain(whole)
 
 
 def test_the_structure_of_columns_is_that_of_entries() -> None:

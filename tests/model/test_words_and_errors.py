@@ -42,19 +42,6 @@ def test_of_several_near_names_the_nearest_is_meant() -> None:
     assert str(UnknownName("m", "q", many[:20])) == f"no m is named 'q'; there are {', '.join(many[:20])}."
 
 
-def test_errors_are_the_packages_own_and_survive_a_process() -> None:
-    public = [getattr(apportion, name) for name in apportion.__all__]
-    kinds = [kind for kind in public if isinstance(kind, type) and issubclass(kind, errors.ApportionError)]
-    assert len(kinds) > 4
-    assert {kind.__module__ for kind in kinds} == {"apportion"}
-    ours = type("OursError", (Exception,), {})
-    assert (errors._public(ours), ours.__module__) == (ours, "apportion")
-    for error in (BadInput("a.b", "5", "a text"), UnknownName("topic", "x", ["y"])):
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own bytes
-        assert (type(again), str(again)) == (type(error), str(error))
-    assert str(BadInput("a.b", "5", "a text")) == "a.b: found 5; needed a text."
-
-
 def test_words_at_their_bounds() -> None:
     assert [wording.shorten(text, 5) for text in ("abcde", "abcdef", "")] == ["abcde", "ab...", ""]
     assert wording.shorten("abcd", 2) == "..."

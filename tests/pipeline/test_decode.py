@@ -164,13 +164,6 @@ def test_a_hostile_record_cannot_make_the_memory_grow() -> None:
     assert max(sizes) * len(wide[1] or b"") < 2 * decode.PIECE_BYTES + len(wide[1] or b"")
 
 
-def test_moments_are_told_as_far_as_64_bits_of_microseconds_reach() -> None:
-    last = (2**63 - 1) // 1000
-    millis = [-last - 1, -last, -last + 1, -1, 0, last - 1, last, last + 1, 7]
-    found = decode._times(np.array(millis), np.array([True] * 8 + [False])).cast(pa.int64()).to_pylist()
-    assert found == [None, *(1000 * each for each in millis[1:7]), None, None]
-
-
 def test_others_come_in_pieces_and_none_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = made.batch(made.every_kind())
     at_once = decode.decoded(pa.Table.from_batches([whole]))

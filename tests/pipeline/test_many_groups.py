@@ -6,7 +6,6 @@ import random
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from tests.pipeline.in_process import tables_of
@@ -18,8 +17,7 @@ from apportion.history.lag_time import NEAR
 from apportion.history.stood_still import standstills
 from apportion.history.verdicts import WINDOW
 from apportion.inputs.load_history import load_histories
-from apportion.pipeline import decode, end_samples, fold_rows, group_rows, lag_tables, newest_commits
-from apportion.pipeline.columns import TASK
+from apportion.pipeline import end_samples, fold_rows, group_rows, lag_tables, newest_commits
 from apportion.tables import schemas
 from apportion.tables.schemas import arrow_schema
 
@@ -139,32 +137,6 @@ def test_commits_that_meet_at_an_offset_come_in_one_order_however_they_came() ->
         assert [tuple(row[name] for name in names) for row in found] == expected
 
 
-@pytest.mark.parametrize("kind", list(group_rows.RECORDS))
-def test_records_that_meet_at_an_offset_are_folded_in_one_order_however_they_came(kind: str) -> None:
-    """By group and offset, then by what is told of them, null first."""
-    draw = random.Random(kind)
-    ties = [name for name in ("at_ms", "tombstone", "key_type", "generation", "member_id")
-            if name in group_rows.RECORDS[kind].names]  # fmt: skip
-    choices: dict[str, tuple[Any, ...]] = {
-        "at_ms": (None, T0, T0 + 1), "tombstone": (False, True), "key_type": (3, 5), "generation": (None, 1, 2),
-        "member_id": (None, "", "b", "ü"),
-    }  # fmt: skip
-    rows = [
-        {"group": n % 2, "source_offset": draw.choice((5, 9)), **{name: draw.choice(choices[name]) for name in ties}}
-        for n in range(150)
-    ]
-
-    def key(row: Row) -> list[tuple[bool, Any]]:
-        values = [row[name] for name in ("group", "source_offset", *ties)]
-        return [(v is not None, v.encode() if isinstance(v, str) else v or 0) for v in values]
-
-    for seed in range(3):
-        shuffled = random.Random(seed).sample(rows, len(rows))
-        given = pa.Table.from_pylist([{name: row[name] for name in ("source_offset", *ties)} for row in shuffled])
-        order = group_rows._order(given, np.array([row["group"] for row in shuffled]))
-        assert [key(shuffled[at]) for at in order] == sorted(map(key, rows))
-
-
 def test_words_of_bodies_are_told_by_group_and_what_a_fold_reads_by_its_stored_names() -> None:
     epochs = pa.table({
         "group": ["g", "h", "g", "h"],
@@ -182,43 +154,6 @@ def test_words_of_bodies_are_told_by_group_and_what_a_fold_reads_by_its_stored_n
     assert group_rows.read_by_compact("epochs") == [
         "group", "source_offset", "at", "tombstone", "key_type", "member_id", "epoch", "body", "source_partition",
     ]  # fmt: skip
-
-
-def test_what_members_said_that_they_owned_is_left_out_and_nothing_else() -> None:
-    """A tombstone has no members, which is not the same as a generation that nobody was in."""
-    member = pa.struct([("id", pa.string()), ("owned", pa.list_(pa.int32())), ("owned_generation", pa.int32())])
-    kind = pa.list_(pa.struct([("number", pa.int32()), ("members", pa.list_(member))]))
-    whole = [{"id": "a", "owned": [1, 2], "owned_generation": 3}, {"id": "b", "owned": None, "owned_generation": None}]
-    rows = [[{"number": 1, "members": None}, {"number": 2, "members": whole}], [], [{"number": 3, "members": []}]]
-    bare = [{"id": name, "owned": None, "owned_generation": None} for name in "ab"]
-    expected = [[rows[0][0], {"number": 2, "members": bare}], [], rows[2]]
-    assert group_rows._without_owned(pa.array(rows, kind)).to_pylist() == expected
-    assert group_rows._without_owned(pa.array(rows[2:], kind)).to_pylist() == expected[2:]
-
-
-@pytest.mark.parametrize("planners", [1, 2, 16, 17, 40])
-def test_groups_that_may_be_alike_meet_in_one_task_and_large_ones_are_begun_first(planners: int) -> None:
-    sizes = [(n % 5, 1 + n % 3, n % 2, size) for n in range(40) for size in ((3,), (2, 1), (150, 60), (9_000, 1_000))]
-    rows = pa.table({
-        "group": [f"g{n}" for n in range(len(sizes))],
-        "topics": [[{"partitions": [0] * size} for size in each] for *_, each in sizes],
-        **{name: [[0] * size[n] for size in sizes] for n, name in enumerate(("members", "generations", "epochs"))},
-    })  # fmt: skip
-    task = group_rows._dealt(rows, planners)[TASK].to_pylist()
-    large = 8 if planners > 16 else 0
-    usual = planners - large
-    of_alike: dict[tuple[Any, ...], set[int]] = {}
-    for number, (*counts, each) in zip(task, sizes, strict=True):
-        if large and sum(each) >= 10_000:
-            assert number < 8
-        elif sum(each) >= 200:
-            assert large <= number < large + -(-usual // 2)
-        else:
-            assert large <= number < planners
-        if sum(each) < 10_000 or not large:
-            of_alike.setdefault((*counts, sum(each)), set()).add(number)
-    assert {len(tasks) for tasks in of_alike.values()} == {1}
-    assert len(set(task)) > min(planners, 20) // 2
 
 
 @pytest.mark.parametrize("known", [False, True])
@@ -315,25 +250,6 @@ def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyP
         name: one.to_pylist() for name, one in whole.items()
     }
     assert whole["lag"].num_rows == newest_commits.newest(left["places"]).num_rows > whole["verdicts"].num_rows > 5
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_holes_before_a_record_are_all_offsets_missing_up_to_it(seed: int) -> None:
-    """In any order of what is known; the reference adds up gap by gap."""
-    rng = random.Random(seed)
-    gaps = [(p, n * 10 + 4, 1 + rng.randrange(3)) for p in range(4) for n in range(9) if rng.random() < 0.6]
-    rows = [{"source_partition": rng.randrange(5), "source_offset": rng.randrange(100)} for _ in range(40)]
-    told = pa.Table.from_pylist(
-        [dict(zip(("source_partition", "before_offset", "missing"), gap, strict=True)) for gap in sorted(gaps)],
-        pa.schema([("source_partition", pa.int32()), ("before_offset", pa.int64()), ("missing", pa.int64())]),
-    )
-    known = decode.holes(told, {}, {})
-    if seed % 2:
-        known = known.take(pa.array(rng.sample(range(known.num_rows), known.num_rows)))
-    found = group_rows._with_holes(pa.Table.from_pylist(rows), known)["holes"].to_pylist()
-    assert found == [
-        sum(n for p, at, n in gaps if p == row["source_partition"] and at <= row["source_offset"]) for row in rows
-    ]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -14,8 +14,8 @@ from tests.history.test_shared_plans import question
 from apportion.assignors import known
 from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
-from apportion.history.scenarios import Outcome, what_if
-from apportion.pipeline import plan_templates, whatif
+from apportion.history.scenarios import what_if
+from apportion.pipeline import whatif
 from apportion.pipeline.whatif import Plans, _question
 from bench.whatif_rows import batch, row
 
@@ -92,25 +92,6 @@ def test_lags_that_64_bits_cannot_sum_are_planned_by_themselves() -> None:
     assert any(type(v) is int and v >= 2**63 for answer in alone(rows[2]) for v in answer), "the case is there"
 
 
-def test_the_order_of_a_structures_own_names_is_not_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups whose names hash in the order of the first one's take its plan of ``broker-uniform``."""
-    seed = next(s for s in range(50) if question(s)[2] and len(question(s)[1]) > 1)
-    plans = Plans(["broker-uniform"])
-    name, generations, present, topics = question(seed)
-    rows = [row(f"{name}{n}", generations, present, topics) for n in range(3)]
-    asked: list[str] = []
-    own = shared_plans._Laying._renamed
-
-    def counted(self: Any, one: Outcome, *rest: Any) -> Outcome:
-        asked.append(one.answer.scenario)
-        return own(self, one, *rest)
-
-    monkeypatch.setattr(shared_plans._Laying, "_renamed", counted)
-    answers = rows_of(plans, rows)
-    assert not asked, "all three have the same names"
-    assert answers == {one["group"]: alone(one, ["broker-uniform"]) for one in rows}
-
-
 def test_groups_too_large_to_be_alike_get_the_rows_that_they_get_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
     """No structure is looked for, and nothing of them is kept; their partitions stay in columns."""
     monkeypatch.setattr(whatif, "LARGEST", 3)
@@ -145,21 +126,6 @@ def test_groups_are_told_apart_by_their_racks_however_many_there_are(replicas: i
             assert answers[one["group"]] == answers[one["group"] + "+"] == alone(one, few), one["group"]
 
 
-def test_few_structures_are_kept_where_all_are_too_many_and_rows_stay_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = ["range", "lag-aware"]
-    rows = [row(*question(seed, f"g{seed}-{n}", f"p{n}", lag_seed=n)) for n in range(2) for seed in range(6)]
-    plenty = Plans(few)
-    whole = rows_of(plenty, rows)
-    assert len(plenty._patterns) > 3
-    assert plenty._partitions == sum(map(whatif._size, plenty._patterns))
-    monkeypatch.setattr(whatif, "KEPT_PARTITIONS", 1)
-    scarce = Plans(few)
-    for one in rows:
-        assert rows_of(scarce, [one]) == {one["group"]: whole[one["group"]]}
-        assert len(scarce._patterns) == 1, "the newest one"
-        assert scarce._partitions == sum(map(whatif._size, scarce._patterns))
-
-
 def test_groups_whose_names_mean_something_are_planned_by_themselves() -> None:
     """Names that Java sorts otherwise, an empty instance id, a topic that is described twice, no name at all."""
     few = ["sticky", "lag-aware", "broker-uniform"]
@@ -182,29 +148,3 @@ def test_groups_whose_names_mean_something_are_planned_by_themselves() -> None:
     told = dict(zip(COLUMNS, answer, strict=True))
     assert (told["assignor"], told["scenario"], told["generations"]) == ("", "as-is", 0)
     assert told["error"].startswith("TypeError: ")
-
-
-def test_plans_that_a_structure_does_not_give_back_are_laid_on_no_other_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wrong(plan_templates.Pattern):
-        """One whose lags or members are not those that its group was planned with."""
-
-        def __init__(self, *given: Any, **more: Any) -> None:
-            super().__init__(*given, **more)
-            self.right = False
-
-    few = ["range", "lag-aware"]
-    rows = [row(*question(seed, f"g{seed}-{n}", f"p{n}", lag_seed=n)) for n in range(3) for seed in range(3)]
-    known = Plans(few)
-    expected = rows_of(known, rows)
-    assert any(known._patterns.values())
-    monkeypatch.setattr(whatif, "Pattern", Wrong)
-    plans = Plans(few)
-    assert rows_of(plans, rows) == expected == {one["group"]: alone(one, few) for one in rows}
-    assert not any(plans._patterns.values())
-
-
-def test_texts_are_told_by_their_place_among_the_different_ones_and_none_comes_last() -> None:
-    for texts in (["b", None, "a", "b", "c"], [None], [], ["a"], [None, "z", *"ihgfedcba"]):
-        words, places = plan_templates._coded(pa.array(texts, pa.string()))
-        assert words == [*sorted({text for text in texts if text is not None}), None]
-        assert [words[at] for at in places.tolist()] == texts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import signal
 import socket
 import ssl
@@ -14,15 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from apportion.errors import ApportionError, BadInput, Unavailable
+from apportion.errors import ApportionError
 from apportion.inputs.config import Connection
 from apportion.inputs.properties import Properties
-from apportion.serve import app, protocol, server
+from apportion.serve import protocol, server
 from apportion.serve.access import Access
 from apportion.serve.collector import Collector
 from apportion.serve.server import Listen
@@ -199,113 +197,6 @@ def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.Monke
             one.close()
 
 
-def test_uvicorn_is_told_this(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told: list[Any] = []
-
-    class Config:
-        def __init__(self, given: Any, **more: Any) -> None:
-            told.append((type(given).__name__, given.local, more))
-
-        def load(self) -> None:
-            told.append("loaded")
-
-    class Runs:
-        raises: BaseException | None = None
-
-        def __init__(self, config: Any, one: Any, on_start: Any) -> None:
-            told.append((type(config).__name__, type(one).__name__))
-            self._on_start = on_start
-
-        def run(self) -> None:
-            if self.raises:
-                raise self.raises
-            self._on_start(7)
-
-    key = tmp_path / "key.pem"
-    key.write_text("-----BEGIN PRIVATE KEY-----\n")
-    monkeypatch.setattr("uvicorn.Config", Config)
-    monkeypatch.setattr(server, "_Uvicorn", Runs)
-    monkeypatch.setattr(server.sys, "setswitchinterval", lambda s: told.append(f"switch {s:g}"))  # type: ignore[attr-defined]
-    monkeypatch.setattr(server, "_more_files", lambda: told.append("files"))
-    monkeypatch.setattr(Collector, "start", lambda self: told.append("started"))
-    monkeypatch.setattr(Collector, "close", lambda self: told.append("closed"))
-    monkeypatch.setattr(
-        server, "_exporter", lambda *given: SimpleNamespace(close=lambda: told.append("exporter closed"))
-    )
-    ports: list[int] = []
-    server.run(SETTINGS, NOBODY, Listen("10.0.0.1", 9, "crt", str(key)), Access(), ports.append)
-    bounded = {
-        "host": "10.0.0.1", "port": 9, "http": protocol.BoundedProtocol, "ws": "none", "lifespan": "off",
-        "access_log": False, "log_config": None, "log_level": "error", "proxy_headers": False, "server_header": False,
-        "timeout_keep_alive": 20, "timeout_graceful_shutdown": 3, "h11_max_incomplete_event_size": 16_384,
-        "ssl_certfile": "crt", "ssl_keyfile": str(key),
-    }  # fmt: skip
-    assert told == [
-        "files", "switch 0.0005", ("Guard", False, bounded), "loaded", ("Config", "Server"), "started", "closed",
-        "exporter closed",
-    ]  # fmt: skip
-    assert ports == [7]
-    for access, host, local in ((Access(), "127.0.0.1", True), (Access((b"x",)), "127.0.0.1", False)):
-        told.clear()
-        server.run(SETTINGS, NOBODY, Listen(host, 9), access, ports.append)
-        assert told[2][1] is local
-    for raises, expected in ((KeyboardInterrupt(), None), (SystemExit(128 + signal.SIGTERM), SystemExit),
-                             (SystemExit(1), Unavailable)):  # fmt: skip
-        Runs.raises = raises
-        told.clear()
-        if expected is None:
-            server.run(SETTINGS, NOBODY, Listen("h", 9), Access(), ports.append)
-        else:
-            with pytest.raises(expected) as caught:
-                server.run(SETTINGS, NOBODY, Listen("h", 9), Access(), ports.append)
-            if expected is Unavailable:
-                assert str(caught.value) == "cannot listen on h:9: is it taken?"
-        assert told[-2:] == ["closed", "exporter closed"]
-
-
-def test_telemetry_is_sent_where_an_endpoint_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    from apportion.serve import otlp
-
-    monkeypatch.setattr(otlp, "Exporter", lambda *given: given)
-    answers: Any = SimpleNamespace(collector="the collector")
-    assert server._exporter(SETTINGS, answers) is None
-    with_one = ServerSettings(otlp_endpoint="http://h")
-    assert server._exporter(with_one, answers) == (with_one, "the collector")
-    for url in (None, "", "http://h", "https://h:1/x"):
-        otlp.check_endpoint(url)
-    for url in ("h", "ftp://h", "http://", "http:// h", "http://h x", "xhttp://h"):
-        with pytest.raises(BadInput) as caught:
-            otlp.check_endpoint(url)
-        assert str(caught.value) == (
-            "--otlp-endpoint: found no URL of HTTP; needed one such as http://localhost:4318/v1/metrics."
-        )
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ([], "no answer"),
-        (["ConnectionError: [Errno 111] Connection refused, x"], "Connection refused, x"),
-        (["[Errno -2] Name or service not known: url: /v1"], "Name or service not known"),
-        (["Failed to export batch code: 503, reason: no"], "503 Service Unavailable"),
-        (["code: 799"], "799"),
-        (
-            ["no answer of http://ann:s3cret@h/x for", "a while url: /v1?key=s"],
-            "no answer of ... for a while ...",
-        ),
-        (["x" * 300], "x" * 200),
-    ],
-)
-def test_why_nothing_arrives_is_said_without_an_address(words: list[str], reason: str) -> None:
-    from apportion.serve.otlp import _LastWords
-
-    last = _LastWords()
-    for each in words:
-        last.add(each)
-    assert last.take() == reason
-    assert last.take() == "no answer"
-
-
 def test_what_cannot_be_used_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(server.sys, "setswitchinterval", lambda _: None)  # type: ignore[attr-defined]
     (tmp_path / "key.pem").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
@@ -347,42 +238,3 @@ def test_a_greeting_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Mon
         with context.wrap_socket(connected(port)) as one:
             one.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert rest(one).endswith(b"alive\n")
-
-
-@pytest.mark.parametrize(
-    ("limits", "raised"),
-    [
-        ((256, 1_000_000), (4096, 1_000_000)),
-        ((256, 1024), (1024, 1024)),
-        ((256, resource.RLIM_INFINITY), (4096, resource.RLIM_INFINITY)),
-        ((4096, 8192), None),
-        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
-        ((1024, 1024), None),
-    ],
-)
-def test_the_limit_of_open_files_is_raised_where_it_is_low(
-    limits: tuple[int, int], raised: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(resource, "getrlimit", lambda which: limits if which == resource.RLIMIT_NOFILE else None)
-    monkeypatch.setattr(resource, "setrlimit", lambda which, given: asked.append((which, given)))
-    server._more_files()
-    assert asked == ([] if raised is None else [(resource.RLIMIT_NOFILE, raised)])
-    if raised:
-
-        def refused(*_: Any) -> None:
-            raise OSError("no")
-
-        monkeypatch.setattr(resource, "setrlimit", refused)
-        with pytest.raises(ApportionError, match=r"the limit of open files cannot be raised: no\."):
-            server._more_files()
-
-
-def test_a_second_signal_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = object.__new__(server._Uvicorn)
-    one.should_exit = one.force_exit = False
-    one.handle_exit(signal.SIGTERM, None)
-    assert (one.should_exit, one.force_exit) == (True, False)
-    one.handle_exit(signal.SIGTERM, None)
-    assert (one.should_exit, one.force_exit) == (True, True)
-    assert app.WORKERS == 2

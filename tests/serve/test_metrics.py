@@ -32,7 +32,7 @@ from apportion.inputs.load_history import load_histories
 from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
-from apportion.serve import advice, app, derived_state, switched
+from apportion.serve import advice, derived_state, switched
 from apportion.serve import answers as answering
 from apportion.serve import collector as collecting
 from apportion.serve.advice import Advisor, advised
@@ -703,14 +703,6 @@ def test_seconds_of_rebalances_and_standstill_are_those_of_the_records() -> None
     seeded = GroupPast(group.name, {})
     seeded.seed(group.events)
     assert (seeded.rebalance_ms, seeded.standstill_ms) == (0, 0)
-
-
-def test_an_answer_about_a_group_that_is_not_there_counts_those_that_it_does_not_name() -> None:
-    for known, more in ((20, ""), (21, " and 1 more"), (1_234, " and 1,214 more")):
-        answer = app._unknown("payments", [f"g{n:04}" for n in range(known)])
-        message = json.loads(bytes(answer.body))["error"]["message"]
-        assert answer.status_code == 404
-        assert message == f"no group is named 'payments'; there are {', '.join(f'g{n:04}' for n in range(20))}{more}."
 
 
 def test_rounds_work_out_the_table_of_switches_so_that_who_asks_does_not_wait(

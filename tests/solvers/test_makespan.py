@@ -16,7 +16,6 @@ from apportion.assignors.lag_aware import LagAware
 from apportion.model.group import Group
 from apportion.solvers import makespan
 from apportion.solvers.fair_loads import pour
-from apportion.solvers.local_search import _lightest_first
 from apportion.solvers.number_partitioning import (
     Limits,
     deal_limited,
@@ -294,8 +293,3 @@ def test_many_tables_are_dealt_as_each_row_is_by_itself() -> None:
     for lag, count, owners in zip(lags, members, deal_rounds_many(lags, members), strict=True):
         for row, owner in zip(lag, owners, strict=True):
             assert np.array_equal(deal_rounds(row, count), owner)
-
-
-def test_members_are_tried_lightest_first_and_each_once_where_many_are_alike() -> None:
-    held = np.array([5, 3, 3, 3, 9, 3, 3, 3, 3, 1, 3, 3], dtype=np.int64)
-    assert list(_lightest_first(held)) == [9, 1, 2, 3, 5, 6, 7, 8, 10, 11, 0, 4]

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -367,14 +366,6 @@ def wait_for_compaction(kafka: Broker, number: int, start: int) -> None:
         if sum(len(some) for some in rows) < end - start:
             return
     raise AssertionError("the cleaner did nothing in 180 s")
-
-
-def test_what_was_deleted_before_it_was_read_is_counted(tmp_path: Path) -> None:
-    """And a log that is shorter than what was read of it is another topic."""
-    ends = [cluster.LogEnds(cluster.OFFSETS, p, 10, 20, 20, datetime.now(UTC)) for p in range(3)]
-    assert capture._lost(tmp_path, ends, {0: 7, 1: 15}) == 3
-    with pytest.raises(BadInput, match="made anew"):
-        capture._lost(tmp_path, ends, {2: 21})
 
 
 CHILD = """

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import build, errors, files, folder, job, session
+from apportion.spark import build, errors, files, folder, job
 from apportion.tables.schemas import COMMITS, COUNTS, arrow_schema
 
 
@@ -222,21 +222,6 @@ def test_a_text_that_the_disk_lost_is_no_text_or_a_sentence(tmp_path: Path, name
     with folder.staged(tmp_path) as (staging, mine):
         store = folder.FolderStore(tmp_path, staging, mine, None)  # type: ignore[arg-type]
         assert build.BuildState.from_text(store.text(name)) is None
-
-
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        (["Invalid maximum heap size: -Xmxabc", "Error: Could not create the Java Virtual Machine.",
-          "Error: A fatal exception has occurred. Program will exit."], "Invalid maximum heap size: -Xmxabc"),
-        (["# There is insufficient memory for the Java Runtime Environment to continue.", "# An error report file is"],
-         "# There is insufficient memory for the Java Runtime Environment to continue."),
-        (["java.lang.Foo: what", "\tat x"], "\tat x"),
-        ([], "the last word"),
-    ],
-)  # fmt: skip
-def test_why_java_did_not_start_is_told_by_the_line_that_says_it(lines: list[str], reason: str) -> None:
-    assert session._reason(lines, RuntimeError("the last word\nmore")) == reason
 
 
 def test_nothing_is_published_before_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -184,18 +184,6 @@ def test_a_bad_dump_is_said_before_spark_starts(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_is_a_link_remembers_its_dump(tmp_path: Path) -> None:
-    """Also one that was moved together with the dump, which a rebuild then finds where it is now."""
-    (tmp_path / "a/disk/tables").mkdir(parents=True)
-    (tmp_path / "a/dump").mkdir()
-    out = tmp_path / "a/out"
-    out.symlink_to(Path("disk/tables"))
-    (out / "source.json").write_text(job._source(locate(out), locate(tmp_path / "a/dump"), {}))
-    assert job._remembered(locate(out), None)[0] == tmp_path / "a/dump"
-    (tmp_path / "a").rename(tmp_path / "b")
-    assert job._remembered(locate(tmp_path / "b/out"), None)[0] == tmp_path / "b/dump"
-
-
 @pytest.mark.parametrize("how", ["drop", "hash"])
 def test_personal_data_of_old_records_goes(spark: Any, tmp_path: Path, how: str) -> None:
     """A record a day for five days; those more than two days before the newest lose names, hosts and user data."""

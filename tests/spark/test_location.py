@@ -315,26 +315,6 @@ def test_a_lock_that_a_full_disk_cuts_short_leaves_nothing(shelf: FolderShelf, m
     assert shelf.read("000000001") == "whole"
 
 
-def test_only_what_cannot_be_here_is_read_with_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's name has a point as a catalog's schema has: a schema must be of a catalog that Spark is told of."""
-    from apportion.cli import source
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(settings.CONF, raising=False)
-    assert source._is_far("s3a://lake/tables")
-    assert source._is_far("spark_catalog.kafka")
-    for near in ("-", "group.json", "dump", "/a/b.c", "main.kafka"):
-        assert not source._is_far(near), near
-        assert source.at_hand(near) == near
-    for given in ("file:///a%20b", "FILE:/a%20b"):
-        assert not source._is_far(given), given
-        assert source.at_hand(given) == "/a b"
-    monkeypatch.setenv(settings.CONF, "spark.sql.catalog.main = io.unitycatalog.spark.UCSingleCatalog")
-    assert source._is_far("main.kafka")
-    (tmp_path / "main.kafka").mkdir()
-    assert not source._is_far("main.kafka")
-
-
 KEYS = "and the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
 
 

@@ -93,19 +93,6 @@ def test_a_folder_is_named_after_its_process_and_lies_where_it_was_wanted(
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_folder_is_locked_by_this_process_until_it_is_gone_and_no_lock_is_held_twice(tmp_path: Path) -> None:
-    first = scratch_folder(str(tmp_path))
-    assert first in scratch._LOCKED
-    assert scratch._lock(first) is None, "another opening of it gets no lock, and is closed"
-    assert scratch._lock(tmp_path / "gone") is None
-    assert opened_below(tmp_path) == [str(first)]
-    first.rmdir()
-    second = scratch_folder(str(tmp_path))
-    assert first not in scratch._LOCKED
-    assert second in scratch._LOCKED
-    assert opened_below(tmp_path) == [str(second)]
-
-
 def opened_below(folder: Path) -> list[str]:
     """What this process has open there, gone or not."""
     links = []
@@ -131,25 +118,3 @@ def test_an_old_folder_that_nobody_holds_goes_with_all_that_is_in_it(
     made = scratch_folder(str(tmp_path) if within else None)
     assert {each.name for each in tmp_path.iterdir()} == {made.name, *(names[2:] if gone else names)}
     assert opened_below(tmp_path) == [str(made)], "the lock of the new one alone is held"
-
-
-def test_a_file_of_such_a_name_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """Nor is a folder that is gone before its age was asked for."""
-    odd = tmp_path / f"{PREFIX}1-file"
-    odd.write_text("a file")
-    os.utime(odd, (0, 0))
-    (tmp_path / f"{PREFIX}2-link").symlink_to("nowhere")
-    assert scratch_folder(str(tmp_path)).is_dir()
-    assert odd.exists()
-    assert not scratch._is_old(tmp_path / "gone")
-
-
-def test_where_there_are_no_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = tmp_path / f"{PREFIX}1-left"
-    old.mkdir()
-    os.utime(old, (0, 0))
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    made = scratch_folder(str(tmp_path))
-    assert made not in scratch._LOCKED
-    assert made.is_dir()
-    assert old.is_dir()

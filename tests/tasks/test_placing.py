@@ -7,8 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import chain
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ import pytest
 from apportion.arrays import Ints
 from apportion.errors import BadInput
 from apportion.tasks import place as rooms
-from apportion.tasks.application_state import ApplicationState, Process
-from apportion.tasks.assignor import _beside
+from apportion.tasks.application_state import Process
 from apportion.tasks.place import Placing, place
 from apportion.tasks.plan import plan_tasks
 from apportion.tasks.settings import TaskSettings
@@ -157,12 +155,6 @@ def test_loads_are_called_even_just_where_none_are_better() -> None:
             assert rooms.even(np.array(loads), threads, process_of) == (worth[loads] == best)
             called[worth[loads] == best] += 1
     assert min(called) > 200
-
-
-def test_a_copy_stands_beside_every_part_of_its_process() -> None:
-    copies = np.array([[True, False, False], [False, False, False], [False, True, False]])
-    parts = cast(ApplicationState, SimpleNamespace(wants=np.ones((3, 3)), process_of=np.array([0, 1, 0])))
-    assert _beside(parts, copies).tolist() == [[True, False, True], [False, False, False], [False, True, False]]
 
 
 def test_a_place_whose_state_is_unknown_is_warmed_up_last() -> None:

@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 
 from apportion.assignors.streams import Streams
-from apportion.history import scenarios
-from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.tasks import place
 from apportion.testing.groups import many_groups
@@ -41,21 +39,6 @@ def test_owners_and_proof_are_those_of_the_whole_plan(strategy: Streams) -> None
         assert brief.owner.tolist() == whole.owner.tolist(), f"{raw}"
         assert brief.proof == whole.proof, f"{raw}"
     assert compared > 30
-
-
-def test_what_if_asks_for_owners_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan of tasks is not made where no row shows it."""
-
-    def whole(self: Streams, group: Group) -> None:
-        raise AssertionError("a whole plan was made")
-
-    monkeypatch.setattr(Streams, "assign", whole)
-    scenarios._strategy.cache_clear()
-    group = read_group({"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
-    try:
-        assert scenarios.planned(group, "streams", "as-is").answer.load_max == 2
-    finally:
-        scenarios._strategy.cache_clear()
 
 
 @pytest.mark.parametrize("factor", [place._FACTOR, np.uint64(1), np.uint64(2**32)])

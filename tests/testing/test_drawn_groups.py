@@ -11,7 +11,6 @@ from hypothesis import Phase, given, settings
 
 import apportion
 from apportion.model.facts import PRIORITY, Fact
-from apportion.testing import contract
 from apportion.testing.contract import ContractBroken, check_assignor, hard_groups, shrink
 from apportion.testing.groups import Kinds, groups, many_groups, random_group, shuffled
 
@@ -160,16 +159,3 @@ def test_a_group_shrinks_to_what_still_shows_it() -> None:
     assert shrink(raw, lambda group: "t" in group.get("topics", {}) and group["topics"]["t"] >= 3)["topics"] == {"t": 3}
     small = shrink(raw, lambda group: any("lag" in one for one in group.get("topics", {}).get("u", ())))
     assert small == {"topics": {"u": [{"lag": 4}]}}
-
-
-def test_a_strategy_that_says_nothing_of_itself_is_told_all_that_it_lacks() -> None:
-    class Bare:
-        def assign(self, group: Any) -> Any:
-            return group.owner
-
-    told: Any = Bare()
-    assert contract._manners(told) == {
-        "name": "It has no name: its members could not ask for it by None.",
-        "goals": "Its goals are None; needed a tuple of names, most important first.",
-        "docstring": "It has no docstring, so nobody can see what it is for.",
-    }

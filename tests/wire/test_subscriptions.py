@@ -12,7 +12,7 @@ import pytest
 from apportion.errors import UnreadableBytes
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
-from apportion.wire.subscription_columns import SubscriptionColumns, _names, read_subscription_columns
+from apportion.wire.subscription_columns import SubscriptionColumns, read_subscription_columns
 
 from .samples import held, maybe, mutated, name, subscription
 
@@ -212,21 +212,6 @@ def test_a_list_that_cannot_be_as_long_as_it_says_is_refused_beside_good_lists(c
     bad = empty[:at] + claimed.to_bytes(4, "big", signed=True) + empty[at + 4 :]
     assert check([*good, bad]) == 1
     assert check([bad, *good, empty]) == 1
-
-
-@pytest.mark.parametrize(
-    ("sent", "reason", "offset"),
-    [
-        (b"\0\1\0\0", "no version and topics", 0),
-        (b"\x80\0\0\0\0\0", "no version and topics", 0),
-        (b"\0\1\0\0\0\1\0\5ab", "a name that does not fit", 8),
-        (b"\0\1\0\0\0\2\0\1a\0", "a name is cut off", 9),
-    ],
-)
-def test_a_head_that_cannot_be_read_says_why_and_where(sent: bytes, reason: str, offset: int) -> None:
-    with pytest.raises(UnreadableBytes) as caught:
-        _names(sent)
-    assert (caught.value.reason, caught.value.offset) == (reason, offset)
 
 
 def test_heads_that_begin_alike_are_told_apart() -> None:

@@ -15,8 +15,6 @@ from apportion.wire.columns import Buffer, number_names, read_held_lists
 from apportion.wire.partitions import read_held
 from apportion.wire.primitives import MAX_TOPIC, Reader
 
-ODD = 0x9E3779B97F4A7C15
-
 
 def a_list(r: random.Random, parts: int) -> bytes:
     """One list as bytes, of so many parts."""
@@ -99,31 +97,6 @@ def test_one_list_that_does_not_fit_has_all_read_one_by_one(few: int, monkeypatc
         assert back == [read_alone(raw) for raw in lists]
         assert back[bad] is None
         assert alone >= sum(int.from_bytes(raw[:4], "big") for n, raw in enumerate(lists) if n != bad)
-
-
-def words_of(name: bytes, most: int) -> list[int]:
-    """Its last eight bytes, then eight from each place before the last of the longest name; little-endian."""
-    last = max(len(name) - 8, 0)
-    return [
-        int.from_bytes(name[at : at + 8], "little") for at in (last, *(min(last, n) for n in range(0, most - 8, 8)))
-    ]
-
-
-def test_a_names_key_is_a_polynomial_of_its_size_and_words() -> None:
-    r = random.Random(4)
-    names = [r.randbytes(size) for size in [*range(30), 64, 65, 249] for _ in range(3)]
-    size = np.array([len(name) for name in names])
-    for most in (0, 8, 9, 16, 17, 249):
-        words = columns._words(Buffer(names), size.cumsum() - size, size, most)
-        expected = [words_of(name, most) for name in names]
-        assert [list(map(int, each)) for each in zip(*words, strict=True)] == expected
-        keys = []
-        for name, told in zip(names, expected, strict=True):
-            key = len(name)
-            for word in told:
-                key = (key * ODD + word) % 2**64
-            keys.append(key)
-        assert columns._keys(words, size).tolist() == keys
 
 
 def test_names_have_the_numbers_of_those_that_are_known_and_no_others() -> None:
