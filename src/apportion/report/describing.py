@@ -69,10 +69,11 @@ class ShownGroup:
     def findings(self) -> list[Finding]:
         """What one look at it shows; ``verdicts.judge`` adds what is known over time."""
         held = self.held_back
-        behind = (
-            f"A transaction is open on {named(self.group, held)}: who reads committed messages sees none behind it."
-        )
-        return [*findings(self.group, self.seen), *([Finding(behind)] if held.any() else [])]
+        seen = findings(self.group, self.seen)
+        if held.any():
+            where = named(self.group, held)
+            seen.append(Finding(f"A transaction is open on {where}: who reads committed messages sees none behind it."))
+        return seen
 
     @property
     def heading(self) -> str:

@@ -8,6 +8,7 @@ Source of the format: Prometheus, "Exposition formats", text 0.0.4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -345,12 +346,14 @@ class _View:
             return self._logs(family) if family.level == "topic-partition" else self._cluster(family)
         return self._of_groups(family)
 
-    def _of_groups(self, family: Family) -> Iterator[Row]:
+    def _of_groups(self, family: Family) -> Iterable[Row]:
         writer = {"partition": _partitions, "topic": _topics, "group": _group}[family.level]
-        for shown in self.groups:
-            yield from self._faults.guard(
-                shown.state.name, f"metric {family.name}", lambda shown=shown: list(writer(family, shown))  # type: ignore[misc]
-            ) or ()  # fmt: skip
+        derived = f"metric {family.name}"
+        if not any(broken == derived for _, broken in self._faults):
+            with suppress(Exception):  # of one of them: each by itself tells whose
+                return [row for shown in self.groups for row in writer(family, shown)]
+        each = (self._faults.guard(s.state.name, derived, partial(_all, writer, family, s)) for s in self.groups)
+        return [row for rows in each for row in rows or ()]
 
     # -- topics and the cluster -------------------------------------------------------------------------------------
 
@@ -374,6 +377,10 @@ class _View:
                 yield f'topic="{escape(topic)}"', str(len(log.number))
             elif (log.end != UNKNOWN).all():
                 yield f'topic_name="{escape(topic)}"', str(int(log.end.sum()))
+
+
+def _all(writer: Callable[[Family, _Shown], Iterator[Row]], family: Family, shown: _Shown) -> list[Row]:
+    return list(writer(family, shown))
 
 
 def _partitions(family: Family, shown: _Shown) -> Iterator[Row]:
