@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from itertools import pairwise, product
 from random import Random
@@ -498,3 +499,22 @@ def test_work_that_those_who_join_do_not_want_is_named_where_no_number_of_them_h
     with pytest.raises(BadInput, match=f"{words}member takes 100; those that join do not want u"):
         apportion.size(raw, capacity=100, like="a")
     assert apportion.size(raw, capacity=200, like="a").advised is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("topics", "each", "capacity"), [(50, 2, 700), (2, 1, 600)])
+def test_members_that_want_different_topics_are_sized_in_seconds(topics: int, each: int, capacity: int) -> None:
+    """250 members and 2,500 partitions: the search for places that few may have once did not end in two minutes."""
+    rng = Random(1)
+    names = [f"t{t}" for t in range(topics)]
+    described = {t: [{"partition": p, "weight": rng.randint(1, 100)} for p in range(2_500 // topics)] for t in names}
+    members: dict[str, Any] = {
+        f"m{m}": {"topics": sorted(rng.sample(names, each)), "owned": {}, "generation": 1} for m in range(250)
+    }
+    for t in names:
+        wants = [m for m in members if t in members[m]["topics"]]
+        for p in range(2_500 // topics):
+            members[rng.choice(wants)]["owned"].setdefault(t, []).append(p)
+    began = time.process_time()
+    assert apportion.size({"topics": described, "members": members}, capacity).frontier
+    assert time.process_time() - began < 25

@@ -24,6 +24,8 @@ RUINS: Final = 150
 EFFORT: Final = 200_000
 """Looks ahead that the first repair may take, and all plans for fewer members together, at a member of few partitions:
 a microsecond or two each; one of many costs more of them."""
+RUIN_EFFORT: Final = 20_000
+"""Looks beyond its effort that a plan may take to place what has no place."""
 EJECTIONS: Final = 12
 """How often, for each partition that has no place, others are moved to make one."""
 _NOISE: Final = 1e-9
@@ -378,7 +380,7 @@ def ruin_and_recreate(packing: Packing, stuck: list[int], rounds: int = RUINS) -
     """
     draw = random.Random(len(packing.weight))  # noqa: S311 - the same input must give the same plan
     for _ in range(rounds):
-        if not stuck or packing.effort < -EFFORT:
+        if not stuck or packing.effort < -RUIN_EFFORT:
             break
         stuck = _ruin_once(packing, stuck, draw)
     return stuck
@@ -424,7 +426,9 @@ def _ruin_once(packing: Packing, stuck: list[int], draw: random.Random) -> list[
 
 def _cheapest_place(packing: Packing, p: int) -> int | None:
     best: tuple[float, int] | None = None
-    for m in packing.with_room(packing.weight[p], MEMBERS_LOOKED_AT):
+    members = packing.with_room(packing.weight[p], MEMBERS_LOOKED_AT)
+    packing.effort -= len(members) // 4  # most of them may not have it, where members want different topics
+    for m in members:
         if packing.problem.may_own(p, m):
             price = packing.cost(p, m) + packing.ahead(m, plus=p) - packing.ahead_now(m)
             if best is None or price < best[0]:
