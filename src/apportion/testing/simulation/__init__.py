@@ -88,7 +88,8 @@ def simulate(
         def program(of_run: Checks) -> Any:
             return reading(make_consumer, listener, list(topics), of_run)
 
-        scene = Scene(program, topics, list(topics), None, version, handover, watch, _modules(make_consumer, listener))
+        also = _modules(make_consumer, listener)
+        scene = Scene(program, topics, list(topics), version=version, handover=handover, watch=watch, also=also)
         return play(seed, scene, actions_of_run)
 
     result = run(whole)

@@ -20,7 +20,7 @@ from apportion.testing.simulation.coordinator import Coordinator
 from apportion.testing.simulation.kernel import EPOCH_S, Host, World
 from apportion.testing.simulation.log import Aborted, PartitionLog, Refused, batch_of
 from apportion.testing.simulation.network import Link, Network
-from apportion.testing.simulation.transactions import Transactions
+from apportion.testing.simulation.transactions import INVALID_STATE, Transactions
 
 PORT: Final = 9092
 CARRY_OUT_S: Final = (0.0001, 0.001)
@@ -409,8 +409,9 @@ class Cluster:
             int.from_bytes(octets[51:53], "big", signed=True),
         )
         if name is not None and (error := self.transactions.may_write(name, number, epoch, partition)):
-            sequence = int.from_bytes(octets[53:57], "big", signed=True)
-            log.tentative[number] = min(sequence, log.tentative.get(number, sequence))
+            if error == INVALID_STATE:
+                sequence = int.from_bytes(octets[53:57], "big", signed=True)
+                log.tentative[number] = min(sequence, log.tentative.get(number, sequence))
             return -1, error
         try:
             return log.append(octets), 0

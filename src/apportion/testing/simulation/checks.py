@@ -5,6 +5,7 @@
 - ``commit ahead``: whatever is committed was given to a member's code.
 - ``twice``: a record that a member read and gave up in good order is not read again (no fault in reach).
 - ``once``: with transactions, each record counts once for readers of committed records.
+- ``state``: with transactions, the state that a task keeps counts the same records.
 - ``lost``: in the end everything was read, and with transactions counts.
 - ``settles``: in the end each partition has one reader, and everything is committed.
 - ``crashed``: no exception leaves a member.
@@ -22,6 +23,8 @@ from apportion.wire.coordinator import Commit, GroupGeneration, decode
 
 CALM_S: Final = 25.0
 """So long after a fault, records that are read twice have no excuse."""
+STATE_TAIL: Final = 60
+"""Offsets at the end of a changelog in which its newest value is looked for."""
 Pair = tuple[str, int]
 
 
@@ -40,10 +43,12 @@ class Checks:
         Topics whose records members read and commit.
     counted
         The topic into which members of exactly once send each record's value, if they do.
+    kept
+        The changelog of their state, whose values are how many records of that partition were counted.
     """
 
-    def __init__(self, stage: Stage, sources: list[str], counted: str | None = None) -> None:
-        self.stage, self.sources, self.counted = stage, sources, counted
+    def __init__(self, stage: Stage, sources: list[str], counted: str | None = None, kept: str | None = None) -> None:
+        self.stage, self.sources, self.counted, self.kept = stage, sources, counted, kept
         self.committed: dict[tuple[str, str, int], int] = {}
         self.members: dict[str, set[str]] = defaultdict(set)
         self.generations = 0
@@ -52,6 +57,7 @@ class Checks:
         self.whole: dict[Pair, int] = defaultdict(int)
         self.outputs: dict[bytes | None, int] = {}
         self._output_seen: dict[Pair, int] = defaultdict(int)
+        self._numbers: dict[int, int] = defaultdict(int)
         self.member_id: Callable[[Process], str] = lambda process: getattr(process, "member_id", lambda: "")()
         stage.cluster.on_record.append(self._written)
         stage.world.on_event.append(self._happened)
@@ -148,6 +154,7 @@ class Checks:
             self._broken("crashed", f"{event['fiber']}: {event['error']}")
         if event["event"] == "markers" and self.counted is not None:
             self._count()
+            self._compare_state(event["partitions"])
 
     def _count(self) -> None:
         for (topic, partition), log in self.stage.cluster.logs.items():
@@ -156,7 +163,20 @@ class Checks:
                     if value in self.outputs:
                         self._broken("once", f"{value!r} counts twice: offset {offset} of {topic} {partition}")
                     self.outputs[value] = offset
+                    self._numbers[partition] += 1
                 self._output_seen[topic, partition] = log.stable
+
+    def _compare_state(self, partitions: list[Pair]) -> None:
+        """The state of tasks whose transaction has ended, where no other one is open."""
+        for topic, p in partitions:
+            if topic != self.kept or self.counted is None:
+                continue
+            log, counted = (self.stage.cluster.logs.get((name, p)) for name in (topic, self.counted))
+            if log is None or counted is None or log.stable < log.end or counted.stable < counted.end:
+                continue
+            values = [value for *_, value, _ in log.values(max(0, log.end - STATE_TAIL))]
+            if values and int(values[-1] or 0) != self._numbers[p]:
+                self._broken("state", f"task {p} has counted {values[-1]!r} records, and {self._numbers[p]} count")
 
     # -- the end
 

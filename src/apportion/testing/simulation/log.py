@@ -109,14 +109,14 @@ class PartitionLog:
         state = self.producers.setdefault(producer, Producer())
         if epoch < state.epoch:
             raise Refused(INVALID_PRODUCER_EPOCH)
+        follows = state.batches[-1][1] + 1 if state.batches else 0
         if epoch > state.epoch:
-            if first != 0 and state.epoch >= 0:
-                raise Refused(OUT_OF_ORDER_SEQUENCE)
+            follows = 0 if state.epoch >= 0 else first
             state.epoch, state.batches = epoch, []
         for begin, end, base in state.batches:
             if (begin, end) == (first, last):
                 return base
-        if state.batches and first != state.batches[-1][1] + 1:
+        if first != follows:
             raise Refused(OUT_OF_ORDER_SEQUENCE)
         state.batches = [*state.batches, (first, last, self.end)][-REMEMBERED:]
         return None

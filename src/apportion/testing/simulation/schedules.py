@@ -167,7 +167,10 @@ def run(plan: Plan) -> Run:
 
             return reading(make, None, ["records"], checks)
 
-        scene = Scene(program, topics, ["records"], "counts" if counts else None, plan.version, plan.handover)
+        counted, kept = ("counts", "changelog") if counts else (None, None)
+        scene = Scene(
+            program, topics, ["records"], version=plan.version, handover=plan.handover, counted=counted, kept=kept
+        )
         return play(plan.seed, scene, plan.script)
 
 
@@ -177,7 +180,7 @@ class Scene:
 
     program
         What members run, given the run's checks.
-    sources, counted
+    sources, counted, kept
         As ``Checks`` takes them.
     watch
         Called with stage and checks before anything happens.
@@ -189,6 +192,7 @@ class Scene:
     topics: Mapping[str, int]
     sources: list[str]
     counted: str | None = None
+    kept: str | None = None
     version: str = jars.KAFKA[0]
     handover: float = 0.0
     watch: Callable[[Stage, Checks], None] | None = None
@@ -203,7 +207,7 @@ def play(seed: int, scene: Scene, script: Iterable[Action]) -> Run:
 
 def _played(seed: int, scene: Scene, script: list[Action]) -> Run:
     stage = Stage(seed, lambda _: None, topics=scene.topics, version=scene.version, handover=scene.handover)
-    checks = Checks(stage, scene.sources, scene.counted)
+    checks = Checks(stage, scene.sources, scene.counted, scene.kept)
     stage.program = scene.program(checks)
     if scene.watch is not None:
         scene.watch(stage, checks)
