@@ -185,14 +185,15 @@ def test_a_login_that_the_member_cannot_have_is_refused_by_its_name_alone():
 
 @pytest.mark.parametrize(("algorithm", "checks"), [("none", False), ("https", True)])
 def test_the_member_looks_at_the_name_of_a_host_where_librdkafka_does(algorithm: str, checks: bool):
-    given = member_settings({"ssl.endpoint.identification.algorithm": algorithm, "ssl.crl.location": "revoked.pem"})
+    checked = {"ssl.endpoint.identification.algorithm": algorithm, "ssl.crl.location": "revoked.pem"}
+    given = member_settings({"bootstrap.servers": "a:1", **checked})
     assert given.get("ssl_check_hostname", True) is checks
     assert given["ssl_crlfile"] == "revoked.pem"
 
 
 @pytest.mark.parametrize("said", ["false", "False", "f", "0", 0, False])
 def test_whatever_librdkafka_takes_for_no_keeps_the_member_from_committing(said: object):
-    assert member_settings({"enable.auto.commit": said})["enable_auto_commit"] is False
+    assert member_settings({"bootstrap.servers": "a:1", "enable.auto.commit": said})["enable_auto_commit"] is False
 
 
 class Alone:
