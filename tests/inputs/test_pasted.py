@@ -261,3 +261,13 @@ def test_a_row_whose_blanks_were_squeezed_is_read_word_by_word() -> None:
     raw = groups_in(text)[0].raw
     assert raw["topics"]["clicks"][1] == {"partition": 3, "end": 950}
     assert list(raw["members"]) == ["consumer-1-0c0e"]
+
+
+@pytest.mark.parametrize(
+    "row", ["g     averylongtopic 0 5 9 4 c-1 /h c", "g     averylongtopic 7         5  9  4  c-1 /h c"]
+)
+def test_a_name_that_runs_over_the_next_column_is_read_whole(row: str) -> None:
+    """Somebody has shortened the header, or pasted a row below another listing's."""
+    names = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
+    [group] = groups_in(f"{names}\n{row}\n".encode())
+    assert list(group.raw["topics"]) == ["averylongtopic"]
