@@ -411,7 +411,7 @@ class Cluster:
         if name is not None and (error := self.transactions.may_write(name, number, epoch, partition)):
             if error == INVALID_STATE:
                 sequence = int.from_bytes(octets[53:57], "big", signed=True)
-                log.tentative[number] = min(sequence, log.tentative.get(number, sequence))
+                log.tentative[number, epoch] = min(sequence, log.tentative.get((number, epoch), sequence))
             return -1, error
         try:
             return log.append(octets), 0

@@ -69,8 +69,8 @@ class PartitionLog:
         self.end = 0
         self.producers: dict[int, Producer] = {}
         self.aborted: list[Aborted] = []
-        self.tentative: dict[int, int] = {}
-        """Producer to the lowest sequence of its batches that were refused for want of a transaction (KIP-890)."""
+        self.tentative: dict[tuple[int, int], int] = {}
+        """Producer and epoch to the lowest sequence that was refused for want of a transaction (KIP-890)."""
 
     @property
     def stable(self) -> int:
@@ -95,12 +95,12 @@ class PartitionLog:
         attributes, delta, producer, epoch, sequence = head[5], head[6], head[9], head[10], head[11]
         transactional = bool(attributes & TRANSACTIONAL)
         if producer >= 0:
-            if transactional and sequence > self.tentative.get(producer, sequence):
+            if transactional and sequence > self.tentative.get((producer, epoch), sequence):
                 raise Refused(OUT_OF_ORDER_SEQUENCE)
             known = self._accept(producer, epoch, sequence, sequence + delta)
             if known is not None:
                 return known
-        self.tentative.pop(producer, None)
+        self.tentative.pop((producer, epoch), None)
         self._put(octets, delta, producer, transactional, control=False)
         return self.batches[-1].base
 
