@@ -282,6 +282,11 @@ def test_a_gate_says_which_lag_is_not_known() -> None:
     assert "the lag of orders(1) is not known" in refused.err
 
 
+def test_a_gate_names_the_cell_that_it_could_not_read() -> None:
+    refused = on("gate", "akhq-comma", *NOW)
+    assert (refused.code, "line 3, CURRENT-OFFSET, is '9,100'" in refused.err) == (2, True)
+
+
 def test_a_negative_lag_is_odd() -> None:
     out = on("describe", "offset-checker-negative-ck101").out
     assert "etl-photos: 0 members, 4 partitions, lag 0" in out

@@ -65,7 +65,6 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judge, say what is breached, and end with 3 where anything is."""
-    from apportion import policies
     from apportion.report import gating
     from apportion.report.describing import shown
     from apportion.report.verdicts import judge
@@ -77,10 +76,7 @@ def run(args: argparse.Namespace) -> int:
     refused: list[BadInput] = []
     for _, facts, observed in judged:
         try:
-            exceeded = policies.breaches(limits, facts)
-            if observed is not None and not exceeded:
-                source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
-                source.refuse_contradiction(observed, args)
+            exceeded = _exceeded(limits, facts, observed, args)
         except BadInput as why:
             refused.append(why if observed is None or not args.all_groups else _of_group(observed.name, why))
             continue
@@ -105,6 +101,24 @@ def run(args: argparse.Namespace) -> int:
         tables = [gating.table(breached)] if breached or args.output not in ("table", "wide") else []
         emit_tables(tables, args.output, notes)
     return BREACHED if breached else OK
+
+
+def _exceeded(
+    limits: Limits, facts: dict[str, Any], observed: Observed | None, args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """What is breached. BadInput, which names first what was not read: nothing is, and the input does not tell all."""
+    from apportion import policies
+
+    try:
+        exceeded = policies.breaches(limits, facts)
+    except BadInput:
+        if observed is not None:
+            source.refuse_parts(observed, args)
+        raise
+    if observed is not None and not exceeded:
+        source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
+        source.refuse_contradiction(observed, args)
+    return exceeded
 
 
 def _of_group(name: str, why: BadInput) -> BadInput:
