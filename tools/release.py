@@ -1,7 +1,7 @@
 """Hold a tag against the package before it is released: ``python -m tools.release v1.2.3``.
 
-The tag, ``pyproject.toml``, ``apportion.__version__``, the container files and the newest heading of CHANGELOG.md name
-one version, or the exit code is 2 with a line for each that does not.
+The tag, ``pyproject.toml``, ``apportion.__version__`` and the newest heading of CHANGELOG.md name one version, or the
+exit code is 2 with a line for each that does not.
 """
 
 from __future__ import annotations
@@ -24,14 +24,10 @@ def versions(root: Path = ROOT) -> dict[str, str]:
         match = re.search(pattern, (root / file).read_text(encoding="utf-8"), re.MULTILINE)
         return match[1] if match else ""
 
-    images = {
-        str(path.relative_to(root)): r"^ARG VERSION=(\S+)$" for path in sorted(root.glob("examples/*/Dockerfile"))
-    }
     return {
         "pyproject.toml": tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"],
         "apportion.__version__": apportion.__version__,
         "CHANGELOG.md": newest("CHANGELOG.md", r"^## (\S+)$"),
-        **{file: newest(file, pattern) for file, pattern in images.items()},
     }
 
 

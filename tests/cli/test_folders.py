@@ -49,7 +49,6 @@ def test_a_folder_is_brought_once_however_often_a_command_reads_it(
     [
         (["describe", "--time", "-o", "json"], "-o json has no place for --time"),
         (["describe", "--time", "-o", "html"], "-o html has no place for --time"),
-        (["describe", "--window", "60"], "--window says over which time --time and the list of groups measure"),
         (["compare", "--window", "60"], "--window says over which time --speeds measures"),
     ],
 )

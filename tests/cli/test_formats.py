@@ -55,8 +55,9 @@ def test_the_group_of_the_example_is_read_and_written_back(run: Runner, folder: 
     described = group.pop("described")
     assert group == json.loads(json.dumps(ADS))
     assert [member["id"] for member in described["members"]] == sorted(group["members"])
-    again = run("describe", "-", "-o", "json", stdin=done.out.encode())
-    assert again.out == done.out
+    [again] = run("describe", "-", "-o", "json", stdin=done.out.encode()).json["groups"]
+    del described["diagnosis"]["next"]  # a command can name a file, but not what was piped in
+    assert again == {**group, "described": described}
 
 
 @pytest.mark.parametrize("setting", ["max_skew=2", "scope=topic"])

@@ -16,7 +16,7 @@ from apportion.clients.bridge import Bridge
 from apportion.clients.joined_group import JoinedGroup
 from apportion.clients.lag_feed import folder_offsets
 from apportion.clients.options import Options
-from apportion.clients.rebalance import Causes, SeenGroup
+from apportion.clients.rebalance import Causes, LeadersView
 from apportion.clients.task_bridge import TaskBridge
 from apportion.clients.topic_metadata import ClientMetadata, can_exist, describe_topics
 from apportion.clients.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum
@@ -182,9 +182,9 @@ def test_a_leader_without_a_member_that_may_run_tasks_tells_each_that_it_has_not
     )  # fmt: skip
 
 
-def seen(raw: dict[str, Any], withheld: bool = False) -> SeenGroup:
+def seen(raw: dict[str, Any], withheld: bool = False) -> LeadersView:
     """A group as a leader sees it."""
-    return SeenGroup.of(read_group(raw), withheld)
+    return LeadersView.of(read_group(raw), withheld)
 
 
 def test_causes_name_what_differs_from_the_last_time() -> None:

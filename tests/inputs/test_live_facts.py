@@ -51,7 +51,7 @@ def test_members_that_subscribe_by_one_expression_want_the_same() -> None:
         return {**known, **wants, "member_id": name, "assignment": held(now), "target_assignment": held(due)}
 
     group = {
-        "group_id": "g", "group_state": "Stable", "assignor_name": "uniform", "group_epoch": 3,
+        "group_id": "g", "group_state": "Stable", "assignor_name": "uniform", "group_epoch": 3, "assignment_epoch": 3,
         "members": [member("a", "t.*", "t1", "t1"), member("b", "t.*", "", "t2"), member("idle", "t.*"),
                     member("other", "u.*"), member("plain", None, "named")],
     }  # fmt: skip

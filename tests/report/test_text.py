@@ -18,7 +18,7 @@ def test_numbers_stand_to_the_right_and_names_to_the_left() -> None:
 
 def test_csv_is_read_back_as_it_was() -> None:
     rows = list(csv.reader(io.StringIO(to_csv(TABLE))))
-    assert rows == [["name", "lag", "note"], ["a", "5", ""], ["日本", "1200", "x\ny"], ["e\u0301", "", "z"]]
+    assert rows == [["name", "lag", "note"], ["a", "5", ""], ["日本", "1200", "x\\ny"], ["e\u0301", "", "z"]]
 
 
 def test_a_number_with_a_mark_still_stands_to_the_right() -> None:

@@ -58,7 +58,12 @@ def test_every_option_in_the_examples_is_one_that_the_command_has() -> None:
         text = (FOLDER / name).read_text()
         lines = [line for line in text.splitlines() if "serve" in line or line.strip().startswith(("- --", "CMD"))]
         lines = [line for line in lines if not line.lstrip().startswith("#")]
-        found = set(re.findall(r"(?<![\w-])--[a-z-]+", "\n".join(lines))) - {"--no-cache-dir", "--system", "--uid"}
+        found = set(re.findall(r"(?<![\w-])--[a-z-]+", "\n".join(lines))) - {
+            "--no-cache-dir",
+            "--constraint",
+            "--system",
+            "--uid",
+        }
         assert found <= known, name
         assert found, name
 

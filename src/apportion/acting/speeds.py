@@ -14,7 +14,7 @@ import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, Bools, Floats, Ints, Longs
 from apportion.history.lag_time import Samples, rates
-from apportion.history.member_speeds import Look, ReadingStretches, Speed
+from apportion.history.member_speeds import ReadingStretches, Speed, SpeedSample
 
 SAMPLES_MAX: Final = 64
 """Samples that tell what comes in: of more in the window those of about equal distances stay."""
@@ -90,7 +90,7 @@ class OffsetHistory:
             self._stood_since[reads] = sample.at_s
         self._keep(sample)
         for name, mine in zip(self._members, self._partitions, strict=True):
-            self._stretches[name].add(Look(sample.at_s, sample.committed[mine], sample.end[mine]))
+            self._stretches[name].add(SpeedSample(sample.at_s, sample.committed[mine], sample.end[mine]))
 
     def _keep(self, sample: Sample) -> None:
         """Add a sample; of those that stand nearer than the window needs the newer ones go."""

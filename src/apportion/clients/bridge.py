@@ -35,7 +35,7 @@ from apportion.clients.broker_takeover import policy
 from apportion.clients.joined_group import JoinedGroup, Memories
 from apportion.clients.member_facts import FactSource, MemberFacts
 from apportion.clients.options import OffsetFeed, Options
-from apportion.clients.rebalance import Causes, OnPlan, PlannedRebalance, SeenGroup, line_of, record
+from apportion.clients.rebalance import Causes, LeadersView, OnPlan, PlannedRebalance, line_of, record
 from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.clients.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
 from apportion.errors import BadInput
@@ -251,7 +251,7 @@ class Bridge:
                 "member %r claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
             )
-        seen = SeenGroup.of(plan.group, bool(held_back.any()))
+        seen = LeadersView.of(plan.group, bool(held_back.any()))
         if self.options.on_plan is None and not log.isEnabledFor(logging.INFO):
             self._causes.remember(seen)
             return

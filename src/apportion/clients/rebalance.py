@@ -138,7 +138,7 @@ def record(
     )
 
 
-class SeenGroup(NamedTuple):
+class LeadersView(NamedTuple):
     """What a leader saw of a group, as in ``Group``: members, topics, sizes (T,); without the group's larger arrays.
 
     subscriptions
@@ -155,7 +155,7 @@ class SeenGroup(NamedTuple):
     withheld: bool = False
 
     @classmethod
-    def of(cls, group: Group, withheld: bool) -> SeenGroup:
+    def of(cls, group: Group, withheld: bool) -> LeadersView:
         """What counts of a group for the next time."""
         sizes = (group.start[1:] - group.start[:-1]).tolist()
         equal = len(group.subscriptions) == 1 and len(group.subscriptions[0]) == group.T
@@ -183,13 +183,13 @@ class Causes:
     """Tells why a leader had to plan, by what it saw the last time."""
 
     def __init__(self) -> None:
-        self._seen: SeenGroup | None = None
+        self._seen: LeadersView | None = None
 
-    def remember(self, seen: SeenGroup) -> None:
+    def remember(self, seen: LeadersView) -> None:
         """What counts for the next time."""
         self._seen = seen
 
-    def why(self, seen: SeenGroup) -> str:
+    def why(self, seen: LeadersView) -> str:
         """In words, for the log; what was seen is remembered for the next time."""
         before, self._seen = self._seen, seen
         if before is None:
@@ -198,7 +198,7 @@ class Causes:
         return "; ".join(_compare(before, seen)) or follow_up
 
 
-def _compare(before: SeenGroup, now: SeenGroup) -> list[str]:
+def _compare(before: LeadersView, now: LeadersView) -> list[str]:
     """What differs, in words."""
     old, new = before.label(), now.label()
     reasons = [] if old == new else [_count("joined", set(new) - set(old)), _count("left", set(old) - set(new))]
@@ -210,7 +210,7 @@ def _compare(before: SeenGroup, now: SeenGroup) -> list[str]:
     return [reason for reason in reasons if reason]
 
 
-def _changed(before: SeenGroup, now: SeenGroup, before_label: tuple[str, ...], label: tuple[str, ...]) -> list[str]:
+def _changed(before: LeadersView, now: LeadersView, before_label: tuple[str, ...], label: tuple[str, ...]) -> list[str]:
     """Members of both times whose topics differ; the labels (M,) of both times are at hand."""
     if before.subscriptions is now.subscriptions is None and before.topics == now.topics:
         return []

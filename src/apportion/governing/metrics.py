@@ -96,7 +96,7 @@ def listening(address: str, governing: Governing, interval_s: float) -> Iterator
     if not (colon and port.isascii() and port.isdecimal() and int(port[:6]) < 65536):
         raise BadInput("--listen", repr(address[:80]), "HOST:PORT, as in 127.0.0.1:9309")
 
-    class Answers(BaseHTTPRequestHandler):
+    class HealthRequests(BaseHTTPRequestHandler):
         timeout = ANSWER_S
 
         def do_GET(self) -> None:
@@ -120,7 +120,7 @@ def listening(address: str, governing: Governing, interval_s: float) -> Iterator
             """Not each request is worth a line."""
 
     try:
-        server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Answers)
+        server = ThreadingHTTPServer((host.strip("[]") or "127.0.0.1", int(port)), HealthRequests)
     except OSError as error:
         raise BadInput("--listen", f"{address}: {error.strerror or error}", "an address of this machine") from None
     server.daemon_threads = True

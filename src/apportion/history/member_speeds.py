@@ -76,7 +76,7 @@ class Stretch(NamedTuple):
     rate: float
 
 
-class Look(NamedTuple):
+class SpeedSample(NamedTuple):
     """A member's partitions (p,) at a moment: what it had committed, and the logs' ends; -1 unknown."""
 
     at_s: float
@@ -103,12 +103,12 @@ class ReadingStretches:
 
     def restart(self) -> None:
         """The member reads other partitions now; what was measured stays known."""
-        self._last: Look | None = None
-        self._begin: Look | None = None
+        self._last: SpeedSample | None = None
+        self._begin: SpeedSample | None = None
         self._moved_s: float | None = None
         self._waits_s: float | None = None
 
-    def add(self, look: Look) -> None:
+    def add(self, look: SpeedSample) -> None:
         """Take one look, newer than those before."""
         last, self._last, self._now_s = self._last, look, look.at_s
         if last is None or not len(look.committed):
@@ -156,7 +156,7 @@ class ReadingStretches:
         """When the newest stretch ended, if the member kept up on it; None if it was busy, or none is known."""
         return self._idle[-1].until_s if self._idle and not self.is_behind else None
 
-    def _close(self, begin: Look, look: Look) -> None:
+    def _close(self, begin: SpeedSample, look: SpeedSample) -> None:
         went = moved(begin, look)
         seconds = look.at_s - begin.at_s
         stretch = Stretch(look.at_s, seconds, float((look.committed - begin.committed)[went].sum()) / seconds)
@@ -184,13 +184,13 @@ class ReadingStretches:
         return [stretch for stretch in stretches if stretch.until_s >= self._now_s - kept_s]
 
 
-def moved(begin: Look, end: Look) -> Bools:
+def moved(begin: SpeedSample, end: SpeedSample) -> Bools:
     """(p,) partitions that were read on from one look to another."""
     went: Bools = (begin.committed != UNKNOWN) & (end.committed > begin.committed)
     return went
 
 
-def _unread(look: Look) -> Bools:
+def _unread(look: SpeedSample) -> Bools:
     unread: Bools = (look.committed != UNKNOWN) & (look.committed < look.end)
     return unread
 
@@ -221,11 +221,11 @@ def speed_of(series: Iterable[Series], since_ms: int, until_ms: int, steps: int 
     )
     i = 0
     while i < len(moments):
-        stretches.add(Look(float(moments[i]) / 1000, committed[i], end[i]))
+        stretches.add(SpeedSample(float(moments[i]) / 1000, committed[i], end[i]))
         # Commits of one request are some milliseconds apart: the last of them closes a stretch.
         i = max(i + 1, int(np.searchsorted(moments, moments[i] + 1000 * stretches.stretch_s)))
     if moments[-1] == until_ms:
-        stretches.add(Look(until_ms / 1000, committed[-1], end[-1]))
+        stretches.add(SpeedSample(until_ms / 1000, committed[-1], end[-1]))
     return stretches.speed()
 
 

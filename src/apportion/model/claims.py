@@ -14,7 +14,7 @@ STANDS, STALE, TWICE, NOT_SUBSCRIBED = range(4)
 
 
 @dataclass(frozen=True, eq=False)
-class Verdict:
+class JudgedClaims:
     """The judgement on all claims of a group.
 
     owner
@@ -52,7 +52,7 @@ def judge(
     generation: Ints,
     partitions: int,
     may_own: Callable[[Ints, Ints], Bools],
-) -> Verdict:
+) -> JudgedClaims:
     """Judge claims (C,) on existing partitions, in the order: newest generation, single, subscribed.
 
     A member can miss a rebalance and come back with old claims, so the newest generation is right (KIP-341); at
@@ -62,7 +62,7 @@ def judge(
     newest = np.empty(0, dtype=np.int64)
     owner = np.full(partitions, NOBODY)
     if not len(member):
-        return Verdict(owner, code, newest, undisputed=True)
+        return JudgedClaims(owner, code, newest, undisputed=True)
     if np.bincount(partition, minlength=partitions).max() > 1:
         newest = np.full(partitions, np.iinfo(np.int64).min)
         np.maximum.at(newest, partition, generation[member])
@@ -72,8 +72,8 @@ def judge(
     wanted = may_own(member, partition)
     if not len(newest) and wanted.all():
         owner[partition] = member
-        return Verdict(owner, code, newest, undisputed=True)
+        return JudgedClaims(owner, code, newest, undisputed=True)
     code[(code == STANDS) & ~wanted] = NOT_SUBSCRIBED
     stands = code == STANDS
     owner[partition[stands]] = member[stands]
-    return Verdict(owner, code, newest)
+    return JudgedClaims(owner, code, newest)

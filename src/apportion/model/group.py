@@ -10,7 +10,7 @@ from typing import Final, TypeVar, overload
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
-from apportion.model.claims import STALE, Verdict, judge
+from apportion.model.claims import STALE, JudgedClaims, judge
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.model.lag import lag_of
 
@@ -361,7 +361,7 @@ class Group:
         return wished
 
     @of_claims
-    def verdict(self) -> Verdict:
+    def verdict(self) -> JudgedClaims:
         """Which claims stand, and why the others fell."""
         return judge(self.claims.member, self.claims.partition, self.generation, self.P, self.may_own)
 

@@ -126,7 +126,11 @@ def idle(facts: Facts) -> list[str]:
 
 
 def overloaded(facts: Facts) -> list[str]:
-    """What is said where a member falls behind under every plan and the others could do with fewer: none is to go."""
+    """What is said where a member falls behind under every plan and the others could do with fewer: none is to go.
+
+    >>> overloaded(Facts(3, 1, 3, "weight", 2.0, 9.0, [("t", 0, 9.0)], 2.0, [], 0, 1, ()))[0][:18]
+    '3 members, as now:'
+    """
     line = "fewer would do for the rest, but one falls behind whatever moves, so that no member should go"
     return [f"{count(facts.members_now, 'member')}, as now: {line}.", _oversize(facts), *_uncounted(facts)]
 
