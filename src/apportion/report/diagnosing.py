@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -100,6 +101,11 @@ class Evidence:
         """The share of what is written by which reading must stay behind to tell: a commit more or less is none."""
         return max(LEAST_MARGIN, COMMITS_APART_S / max(self.window_s, 1.0))
 
+    @cached_property
+    def late(self) -> Bools:
+        """(P,) see ``behind``; nothing where only one moment is known."""
+        return np.zeros(0, dtype=np.bool_) if self.times is None else behind(self.times, self)
+
     @property
     def unit(self) -> str:
         """What ``pace`` counts."""
@@ -149,7 +155,7 @@ def over_time(shown: ShownGroup, evidence: Evidence) -> Iterator[Finding]:
 
 def _paces(shown: ShownGroup, evidence: Evidence, times: LagTimes, whole: LagTime) -> Iterator[Finding]:
     """A lag that is late, by how it changes."""
-    late = behind(times, evidence)
+    late = evidence.late
     still = late & (times.read == 0)
     held = still & shown.held_back
     if held.any():
@@ -231,7 +237,9 @@ def diagnose(shown: ShownGroup, evidence: Evidence) -> Diagnosis:
     if evidence.times is None or whole is None or whole.lag is None:
         return _unknown(shown, evidence, "how much is written and read")
     times = evidence.times
-    if not behind(times, evidence).any():
+    if not whole.to_read:
+        return Diagnosis(CAUGHT_UP, f"It keeps up: {count(shown.total_lag, 'message')} unread, none of them old.")
+    if not evidence.late.any():
         unclear = (times.to_read > 0) & (np.isnan(times.written) | np.isnan(times.read))
         if unclear.any():
             return _unknown(shown, evidence, f"how fast {named(group, unclear)} is written and read")
@@ -314,7 +322,7 @@ class _Rates:
     readers: LagTimes = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "late", behind(self.times, self.evidence))
+        object.__setattr__(self, "late", self.evidence.late)
         object.__setattr__(self, "readers", of_readers(self.times, self._reader, max(self.group.M, 1)))
 
     @property
