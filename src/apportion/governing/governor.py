@@ -22,7 +22,7 @@ from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
 from apportion.governing.heart import Heart
 from apportion.governing.plans import adopted, differences, governed_plan, outlook
 from apportion.governing.rules_file import GroupRule
-from apportion.governing.seen_group import Carried, SeenGroup
+from apportion.governing.seen_group import Carried, GroupToGovern
 from apportion.inputs.cluster import Cluster, patiently
 from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
@@ -110,7 +110,7 @@ class Governor:
     _published_s: float = 0.0
     _since_s: float | None = None
 
-    def step(self, seen: SeenGroup) -> Governed:
+    def step(self, seen: GroupToGovern) -> Governed:
         """Take one look at the group, and have a plan published where it differs from the one that is carried."""
         if self.follows and seen.mark is not None and seen.mark == self._mark:
             return Governed(time.time(), "unchanged", self._number, 0, len(self._plan.members if self._plan else ()))
@@ -142,7 +142,7 @@ class Governor:
     def _number(self) -> int | None:
         return self._plan.number if self._plan else None
 
-    def _planned(self, group: Group, raw: Mapping[str, Any], seen: SeenGroup) -> Governed:
+    def _planned(self, group: Group, raw: Mapping[str, Any], seen: GroupToGovern) -> Governed:
         carried = seen.carried
         plan = self.compute(governed_plan, group, raw, self.rule, self._next_number(carried))
         if plan is None:

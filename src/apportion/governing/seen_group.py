@@ -15,7 +15,7 @@ Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]
 """The members of a group that carry a plan, each with its part."""
 
 
-class SeenGroup:
+class GroupToGovern:
     """One group; what costs time is made when it is asked for, since most groups are as they were.
 
     carried

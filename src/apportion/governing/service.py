@@ -28,7 +28,7 @@ from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
 from apportion.governing.governor import INSTANCE, Governed, Governor, who
 from apportion.governing.heart import AT_ONCE, Heart
 from apportion.governing.looking import GovernedLook, Selection
-from apportion.governing.seen_group import Carried, SeenGroup
+from apportion.governing.seen_group import Carried, GroupToGovern
 from apportion.governing.sharing import CLUB, share
 from apportion.inputs.cluster import Cluster, connect, partition_of_group
 from apportion.inputs.cluster_round import Round, look
@@ -144,7 +144,7 @@ class Governing:
         if name not in self.governors:
             self.governors[name] = Governor(self.heart, name, rule, self.key, compute=partial(self._compute, name))
         try:
-            return self.governors[name].step(SeenGroup(seen.groups[name], seen, "lag" in rule.assignor.goals))
+            return self.governors[name].step(GroupToGovern(seen.groups[name], seen, "lag" in rule.assignor.goals))
         except ApportionError as error:
             return _failed(str(error))
 
@@ -212,7 +212,7 @@ class Governing:
             seen = look(self.looks, lambda admin: GovernedLook(admin, self.selection))
             if name not in seen.groups:
                 return f"there is no group {name}" if seen.listed(name) else f"{name}: its coordinator does not answer"
-            group = SeenGroup(seen.groups[name], seen, asks_lag=False)
+            group = GroupToGovern(seen.groups[name], seen, asks_lag=False)
             if governor is None:
                 if other := _living(group.carried):
                     return f"{who(other)} governs {name}: end it first; if it is dead, wait for the end of its session"
@@ -228,7 +228,7 @@ class Governing:
             governor.leave(LEAVE)
         return f"{name}: the brokers did not take the release within {PATIENCE_S:.0f} s"
 
-    def _released(self, governor: Governor, seen: SeenGroup) -> bool:
+    def _released(self, governor: Governor, seen: GroupToGovern) -> bool:
         """Whether the brokers have computed with a release that names all that are there; then its carrier leaves."""
         if not all(carrier.settled for carrier in governor.carriers) or not seen.computed:
             return False

@@ -367,8 +367,14 @@ class Look:
 
     def _start(self, request: Any, node: int | None) -> Any:
         """A request on its way: it is sent beside the others."""
+        from kafka import errors
+        from kafka.future import Future
+
         self.round.requests += 1
-        return self.admin._manager.send(request, node_id=node)
+        try:
+            return self.admin._manager.send(request, node_id=node)
+        except errors.UnknownBrokerIdError:  # it has just come back, and the client's own metadata is older than ours
+            return Future().failure(errors.NodeNotReadyError(node))
 
     async def _answer(self, future: Any, missing: str, names: Iterable[str] = ()) -> Any:
         """Its answer; None where the broker gave none, which is noted."""
