@@ -190,3 +190,14 @@ def test_a_member_is_called_by_its_instance_else_by_a_client_id_of_its_own() -> 
     }
     group = read_group({"topics": {}, "members": members})
     assert [member_label(group, m) for m in range(4)] == ["pod-0", "lonely", "m3", "m4"]
+
+
+def test_a_group_among_thousands_is_packed_with_each_nought_of_its_plans() -> None:
+    """A nought is a figure; what is not known is null."""
+    group = page_data("g")
+    packed = page.packed_group({**group, "row": group.get("row") or {}})
+    measures = packed["plans"]["measures"]
+    for at, plan in enumerate(group["plans"]):
+        assert {name: values[at] for name, values in measures.items() if name in plan["measures"]} == plan["measures"]
+    assert any(0 in values for values in measures.values())
+    assert packed["history"]["rebalances"]["moved"] == [one["moved"] for one in group["history"]["rebalances"]]
