@@ -373,7 +373,8 @@ class Look:
         self.round.requests += 1
         try:
             return self.admin._manager.send(request, node_id=node)
-        except errors.UnknownBrokerIdError:  # it has just come back, and the client's own metadata is older than ours
+        except errors.UnknownBrokerIdError:  # it has come back, and the client's own metadata is older than ours
+            self.admin._manager.cluster.request_update()
             return Future().failure(errors.NodeNotReadyError(node))
 
     async def _answer(self, future: Any, missing: str, names: Iterable[str] = ()) -> Any:
