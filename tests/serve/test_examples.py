@@ -35,7 +35,7 @@ def expressions() -> list[str]:
 
 
 def test_the_dashboard_and_the_rules_ask_for_metrics_that_there_are() -> None:
-    own = {"apportion_up", "apportion_tail_up", "process_resident_memory_bytes"}
+    own = {"apportion_group_fault", "apportion_up", "apportion_tail_up", "process_resident_memory_bytes"}
     for text in (*expressions(), (FOLDER / "alerts.yml").read_text()):
         for name in re.findall(r"\b(?:apportion|kafka|kminion|process)_[a-z_]+\b", text):
             assert name in BY_NAME or name in own or name.startswith("apportion_scrape_"), name
