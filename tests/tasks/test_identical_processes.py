@@ -39,7 +39,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
     def way(large: int) -> dict[bool, int]:
         by_counting_from[0] = large
         monkeypatch.setattr(streams, "LARGE", large)
-        monkeypatch.setattr(place, "LARGE", large or 100_000)
+        monkeypatch.setattr(place, "LARGE", large or 5_000)
         return counted
 
     return way
