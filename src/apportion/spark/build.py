@@ -128,8 +128,9 @@ class BuildState:
         """What ``to_text`` wrote, of another version's only what it read; None for what somebody changed."""
         try:
             stored = json.loads(text or "null")
-            known = stored["state"] if stored["digest"] == _digest(stored["state"]) else {}
-            if stored["version"] != version():
+            other_version, state = stored["version"] != version(), stored.get("state")
+            known = state if stored.get("digest") == _digest(state) else {}
+            if other_version:
                 seen = {name: known[name] for name in ("dump", "files", "rows") if name in known}
                 other = cls(stored["version"], {}, **{"dump": "", **seen})
                 return other if isinstance(stored["version"], str) else None
