@@ -107,7 +107,7 @@ def test_one_listing_says_which_figures_are_missing_and_the_next_command_takes_t
     path.write_text(listing(BEFORE))
     told = described(str(path))["diagnosis"]
     assert told["kind"] == "unknown"
-    assert "missing is how much is written and read" in told["sentence"]
+    assert "Missing: how much is written and read" in told["sentence"]
     assert told["next"] == f"apportion describe {path} later.txt"
 
 

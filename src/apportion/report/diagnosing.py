@@ -273,23 +273,21 @@ def _nobody_reads(shown: ShownGroup, evidence: Evidence) -> Diagnosis | None:
     )  # fmt: skip
 
 
-UNTOLD: Final = "Whether it keeps up, and what holds it up if it does not, cannot be told"
+UNCLEAR: Final = "not show whether the group keeps up, or why not"
 
 
 def _unknown(shown: ShownGroup, evidence: Evidence, missing: str) -> Diagnosis:
     """What is missing, and how to get it."""
     if evidence.recorded:
-        return Diagnosis(
-            NOT_KNOWN, f"{UNTOLD}: missing is how much is written and read, which its records do not tell."
-        )
+        return Diagnosis(NOT_KNOWN, f"Its records do {UNCLEAR}. Missing: how much is written and read.")
     if evidence.times is not None:
-        return Diagnosis(NOT_KNOWN, f"{UNTOLD}: missing is {missing}. Look for longer.")
+        return Diagnosis(NOT_KNOWN, f"These figures do {UNCLEAR}. Missing: {missing}. Look for longer.")
     if evidence.live:
-        tells, command = "A minute's look tells", _command(shown, evidence, "describe", "--window 60")
+        tells, command = "Look for a minute", _command(shown, evidence, "describe", "--window 60")
     else:
-        tells = "Take the same listing again a minute later, and give both"
+        tells = "Take the same listing again a minute later, and give both files"
         command = _command(shown, evidence, "describe", "later.txt", group=False)
-    return Diagnosis(NOT_KNOWN, f"{UNTOLD} from one look: missing is {missing}. {tells}.", command)
+    return Diagnosis(NOT_KNOWN, f"One look does {UNCLEAR}. Missing: {missing}. {tells}.", command)
 
 
 def _command(shown: ShownGroup, evidence: Evidence, name: str, *more: str, group: bool = True) -> str:
