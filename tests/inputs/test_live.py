@@ -293,8 +293,8 @@ def test_all_groups_are_looked_at_together_and_one_that_ends_meanwhile_is_no_err
         assert "no group is named 'live-ending'" in capfd.readouterr().err
 
 
-OF_THEIR_OWN = ("pipeline", "govern", "nudge")
-"""They write: tests/spark, tests/broker and tests/clients run them on a cluster that has what they need."""
+OF_THEIR_OWN = ("pipeline", "govern", "nudge", "mcp")
+"""They write, or wait for an agent: tests/spark, tests/broker, tests/clients and tests/cli/test_mcp.py run them."""
 LIVE_EXAMPLES = [
     line
     for name in COMMANDS
