@@ -18,7 +18,8 @@ from typing import Any
 from unittest import mock
 
 from apportion.assignors import find
-from apportion.clients import bridge, kafka_python
+from apportion.clients import bridge
+from apportion.clients.kafka_python import coordinator
 from apportion.model.to_names import collector_paused
 from bench.cells import Cell
 from bench.leader import CLIENTS, logged, metadata
@@ -33,7 +34,7 @@ LEADER_CELLS = (
     Cell("hom", 1000, 10, 100, "JOIN_MANY"),
 )
 DOORS: dict[str, tuple[Any, str]] = {
-    "reading": (kafka_python, "JoinedGroup"),
+    "reading": (coordinator, "JoinedGroup"),
     "group and claims": (bridge.Bridge, "_group"),
     "plan": (bridge, "make_plan"),
     "bytes": (bridge, "_write_answers"),

@@ -240,7 +240,7 @@ def test_a_member_by_expression_gets_what_one_by_names_would_get(plain: Broker, 
     two.first = Member(plain, two.name, "m-p10", ["^t$"])
     two.command = two.govern()
     try:
-        assert until(lambda: two.held == (12, 0), 60), two.command.text
+        assert until(lambda: two.held == (12, 0), 180), two.command.text
         two.first.close()
         assert until(lambda: two.held == (0, 12)), two.command.text
     finally:

@@ -98,7 +98,7 @@ def test_lag_moves_partitions_though_nobody_joins_and_only_where_it_pays(
     governed_broker.create_topic(topic, 4)
     quiet = {"enable.auto.commit": "false"}
     members = [Member(governed_broker, "lagging", f"l-{n}", [topic], **quiet) for n in range(2)]
-    acting = Acting(gain=0.2, hold_s=0, rest_s=1)
+    acting = Acting(gain=0.2, hold_s=0, rest_s=1, horizon_s=1)
     governor = Governor(cluster, "lagging", GroupRule(re.compile(".*"), find("lag-aware"), (), acting))
     assert until(lambda: governor.round().outcome != "failed" and all(len(m.held) == 2 for m in members))
     heavy = sorted(p for _, p in members[0].held)

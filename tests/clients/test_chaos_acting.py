@@ -20,7 +20,7 @@ from .script import Event, Script
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 GROUP = "cooperative-lag-aware"
-ACTING = {"gain": 0.1, "hold_s": 1.0, "rest_s": 5.0}
+ACTING = {"gain": 0.1, "hold_s": 1.0, "rest_s": 5.0, "horizon_s": 1.0}
 FOLLOWERS = ("java", "confluent", "aiokafka")
 FROZEN_S = SESSION_MS / 1000 + 2
 EVENTS = (

@@ -63,7 +63,7 @@ def drawn(browser: Browser) -> str:
 
 def without_time(group: str) -> str:
     """What a single look at the cluster can know: all but lag in time, and which picture has the whole width."""
-    times = r"<li>Caught up <b>[^<]*</b></li>|<p class=\"lag-in-time\">.*?</p>"
+    times = r"<li>Caught up <b>[^<]*</b></li>|<p class=\"(?:lag-in-time|diagnosis)\">.*?</p>"
     times += r"|<figure[^>]*picture-(?:times|lines).*?</figure>"
     return re.sub(r'<figure class="wide" |<figure ', "<figure ", re.sub(times, "", group, flags=re.DOTALL))
 
