@@ -148,7 +148,7 @@ def test_governors_share_the_groups_and_no_kill_moves_a_partition(scene: Scene) 
     scene.broker.start()
     assert until(lambda: bool(scene.share()))
     scene.govern()
-    assert until(lambda: scene.share() == [6])
+    assert until(lambda: scene.share() == [6], 240), [command.text for command in scene.governors]
     for name, targets in scene.targets().items():
         governed = targets[targets.index((6, 6)) + 1 :]
         assert len(governed) > 1, "the broker computed again"

@@ -283,7 +283,7 @@ class Arena:
 
 def acting_settings(acting: Mapping[str, float] | None) -> dict[str, Any]:
     """Of a Python member in a group that acts; nothing where it does not."""
-    more = {"lag": True, "lag_s": 0.5, "acting": acting, "settings": {"capacity": "learned"}, "own_log_level": "DEBUG"}
+    more = {"lag": True, "lag_s": 0.5, "acting": acting, "settings": {"capacity": 1}, "own_log_level": "DEBUG"}
     return more if acting else {}
 
 

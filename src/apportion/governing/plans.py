@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -83,7 +84,7 @@ def differences(plan: GovernedPlan, raw: Mapping[str, Any]) -> int:
 
 
 def adopted(plan: GovernedPlan, raw: Mapping[str, Any]) -> GovernedPlan:
-    """The plan with the owners that are there now, if each of its partitions has one."""
+    """The plan with the owners that are there now, if each of its partitions has one and they share as evenly."""
     place_of = {key.member_id: place for place, key in enumerate(plan.members)}
     ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
     held = holders(raw["members"])
@@ -92,4 +93,7 @@ def adopted(plan: GovernedPlan, raw: Mapping[str, Any]) -> GovernedPlan:
         for topic_id, places in plan.owners.items()
     }
     pairs = [pair for topic_id, wanted in plan.owners.items() for pair in zip(owners[topic_id], wanted, strict=True)]
-    return plan if any(now == NOBODY != then for now, then in pairs) else replace(plan, owners=owners)
+    if any(now == NOBODY != then for now, then in pairs):
+        return plan
+    present, planned = (sorted(Counter(places).values()) for places in zip(*pairs, strict=True))
+    return replace(plan, owners=owners) if present == planned else plan
