@@ -233,6 +233,7 @@ def test_a_plan_holds_after_the_broker_restarted_and_its_governor_died_though_no
     assert two.stays(12, 0), "the class has heard the plan since the restart"
 
 
+@pytest.mark.thorough  # on a busy machine the expression is resolved too late for any bound
 def test_a_member_by_expression_gets_what_one_by_names_would_get(plain: Broker, tmp_path: Path) -> None:
     two = Two.__new__(Two)
     two.broker, two.folder, two.more, two.name = plain, tmp_path, (), new_group()
