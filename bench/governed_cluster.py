@@ -36,8 +36,8 @@ from apportion.governing.carrier import Carrier
 from apportion.governing.heart import AT_ONCE, Heart
 from apportion.governing.looking import GovernedLook, Selection
 from apportion.governing.rules_file import read_rules
-from apportion.inputs.cluster import connect
-from apportion.inputs.cluster_round import DescribedGroup, look
+from apportion.sources.cluster import connect
+from apportion.sources.cluster_round import DescribedGroup, look
 from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.wire.plan_text import ASSIGNOR
@@ -66,7 +66,7 @@ class Member(Carrier):
         return {**super().fields(), "topic_partitions": self.has if self.joined else []}
 
     def _taken_up(self, fields: Mapping[str, Any], answer: Mapping[str, Any], connection: object, now_s: float) -> None:
-        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+        from apportion.sources.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         super()._taken_up(fields, {**answer, "assignment": None}, connection, now_s)
         self.due_s = now_s + random.uniform(0.8, 1.0) * BEAT_S  # noqa: S311 - spread, no more

@@ -28,7 +28,7 @@ from tests.support import java_artifacts
 
 from apportion.errors import Unavailable
 from apportion.governing.carrier import ELSEWHERE
-from apportion.inputs.cluster import Cluster, connect, patiently
+from apportion.sources.cluster import Cluster, connect, patiently
 from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.wire import plan_text
@@ -168,7 +168,7 @@ class Crowd:
         self._join(cluster)
 
     def _beat(self, cluster: Cluster, member: str, epoch: int, **more: Any) -> int:
-        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+        from apportion.sources.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=member, member_epoch=epoch, **more)
         manager = cluster._admin._manager

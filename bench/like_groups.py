@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from apportion.assignors import known
 from apportion.history.group_history import GroupHistory
-from apportion.inputs.dump import load_histories
 from apportion.pipeline.columns import pieces
 from apportion.pipeline.whatif import COLUMNS_AT_ONCE, GROUPS_AT_ONCE, Plans
+from apportion.sources.dump import load_histories
 from bench.made_log import Size, write_dump
 from bench.whatif_rows import batch, row
 

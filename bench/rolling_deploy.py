@@ -441,8 +441,8 @@ def generation_of(bootstrap: str, group: str, pods: list[Any]) -> int:
     """The group's generation; of a KIP-848 group its epoch, which the broker tells."""
     if type(pods[0]) is not ConfluentPod:
         return max(int(pod.generation) for pod in pods)
-    from apportion.inputs import live
-    from apportion.inputs.config import connection
+    from apportion.sources import live
+    from apportion.sources.config import connection
 
     return int(live.groups(connection(bootstrap, None, None), [group])[0].generation or 0)
 

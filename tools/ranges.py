@@ -42,7 +42,7 @@ NO_LOWEST = ("pyspark",)
 """``pyspark[connect]``: gRPC wants a newer protobuf than the lowest OR-tools allows, so Connect is not tried there."""
 
 QUICK = (
-    "tests/model", "tests/tables", "tests/test_cases.py", "tests/inputs", "tests/report/test_notebook.py",
+    "tests/model", "tests/tables", "tests/test_cases.py", "tests/sources", "tests/report/test_notebook.py",
     "tests/cli/test_formats.py", "tests/clients/test_adapter.py", "tests/clients/test_joined_group.py",
     "tests/clients/test_confluent.py", "tests/serve/test_metrics.py", "tests/serve/test_on_a_broker.py",
     "tests/spark/test_gold_demo.py", "tests/spark/test_location.py",

@@ -1,10 +1,10 @@
 """Record what a real broker answers to our readers, for tests that need its answers and not itself.
 
-python -m tools.record_cluster        needs Java and Maven; writes tests/inputs/recorded_cluster.json.gz
+python -m tools.record_cluster        needs Java and Maven; writes tests/sources/recorded_cluster.json.gz
 
 Groups of each kind stand on one broker: a classic one with a static member, two of the new protocol (one by an
 expression), a share group, a streams group, one that only commits, one behind a transaction's marker. Every step of
-``tests/inputs/live_steps.py`` is asked of it.
+``tests/sources/live_steps.py`` is asked of it.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import traceback
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.inputs import live_steps as steps
+from tests.sources import live_steps as steps
 from tests.support.recorded_cluster import Proxy
 
 from apportion.errors import UnknownName
-from apportion.inputs import live
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
+from apportion.sources import live
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 
 from .record_task_groups import PROPERTIES, Sharer, StreamsApp, set_group, streams_jars, until
 
-TO = Path(__file__).parents[1] / "tests" / "inputs" / "recorded_cluster.json.gz"
+TO = Path(__file__).parents[1] / "tests" / "sources" / "recorded_cluster.json.gz"
 TOPICS = {
     "live-clicks": 3,
     "live-orders": 2,

@@ -12,7 +12,7 @@ import pytest
 from tests.support import java_artifacts
 
 from apportion.governing.governor import CLASS
-from apportion.inputs.cluster import Cluster, connect
+from apportion.sources.cluster import Cluster, connect
 from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java

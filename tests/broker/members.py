@@ -19,8 +19,8 @@ from apportion.governing.governor import Governed
 from apportion.governing.looking import Selection
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.service import Governing, governing
-from apportion.inputs.cluster import Cluster, patiently
-from apportion.inputs.properties import Properties
+from apportion.sources.cluster import Cluster, patiently
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker, BrokerCluster
 from apportion.wire import plan_text
 from apportion.wire.plan_text import ASSIGNOR
@@ -102,7 +102,7 @@ class RawMember:
 
     def beat(self) -> None:
         """Join, or say that it lives and what it has."""
-        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+        from apportion.sources.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         owned: dict[Any, list[int]] = {}
         for topic, number in self.given:
@@ -130,7 +130,7 @@ class RawMember:
         self.admin.close()
 
     def _send(self, epoch: int, **more: Any) -> dict[str, Any]:
-        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+        from apportion.sources.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         fields = {"group_id": self.group, "member_id": self.member_id, "member_epoch": epoch, **more}
         node = patiently("", lambda: self.admin._manager.run(self.admin._find_coordinator_ids, [self.group]))

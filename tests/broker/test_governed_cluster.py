@@ -22,10 +22,10 @@ from apportion.assignors import find
 from apportion.errors import Unavailable
 from apportion.governing.governor import CLASS, without_class
 from apportion.governing.rules_file import FactRule, GroupRule
-from apportion.inputs import live
-from apportion.inputs.cluster import Cluster, connect
-from apportion.inputs.described_group import Observed
 from apportion.planning import strategy_of
+from apportion.sources import live
+from apportion.sources.cluster import Cluster, connect
+from apportion.sources.described_group import Observed
 from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.peers import JavaMember
 

@@ -15,9 +15,9 @@ from tests.clients.test_broker_takeover import refusals
 
 from apportion.assignors import find
 from apportion.governing.rules_file import FactRule, GroupRule
-from apportion.inputs import live
-from apportion.inputs.cluster import Cluster
 from apportion.planning import strategy_of
+from apportion.sources import live
+from apportion.sources.cluster import Cluster
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from apportion.wire import plan_text

@@ -15,8 +15,8 @@ from tests.clients.groups import new_name
 from apportion.assignors import find
 from apportion.governing.governor import CLASS
 from apportion.governing.rules_file import FactRule, GroupRule
-from apportion.inputs import live
-from apportion.inputs.cluster import Cluster, connect
+from apportion.sources import live
+from apportion.sources.cluster import Cluster, connect
 from apportion.testing import jars
 from apportion.testing.broker import Broker, BrokerCluster
 

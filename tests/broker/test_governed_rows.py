@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from apportion.inputs import live
-from apportion.inputs.cluster import Cluster, connect
+from apportion.sources import live
+from apportion.sources.cluster import Cluster, connect
 from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.wire import plan_text

@@ -16,8 +16,8 @@ from apportion.governing.governor import without_class
 from apportion.governing.looking import Selection
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.service import Governing
-from apportion.inputs.cluster import Cluster, connect
-from apportion.inputs.properties import Properties
+from apportion.sources.cluster import Cluster, connect
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 
 from .conftest import WITH_CLASS

@@ -18,11 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.errors import ApportionError
 from apportion.governing.sharing import CLUB
-from apportion.inputs.cluster import connect
-from apportion.inputs.cluster_round import look
-from apportion.inputs.config import Connection
-from apportion.inputs.offsets_log import whole_groups
-from apportion.inputs.properties import Properties
+from apportion.sources.cluster import connect
+from apportion.sources.cluster_round import look
+from apportion.sources.config import Connection
+from apportion.sources.offsets_log import whole_groups
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.wire.coordinator import EpochRecord
 

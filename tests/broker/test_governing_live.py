@@ -18,8 +18,8 @@ from apportion.assignors import find
 from apportion.errors import Unavailable
 from apportion.governing.governor import CLASS, Governed, without_class
 from apportion.governing.rules_file import FactRule, GroupRule, read_rules
-from apportion.inputs import live
-from apportion.inputs.cluster import Cluster, connect
+from apportion.sources import live
+from apportion.sources.cluster import Cluster, connect
 from apportion.testing.broker import Broker
 from apportion.wire import plan_text
 

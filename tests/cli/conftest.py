@@ -17,7 +17,7 @@ import pytest
 from apportion.cli import main
 
 HERE = Path(__file__).parent
-PASTED = HERE.parent / "inputs" / "pasted"
+PASTED = HERE.parent / "sources" / "pasted"
 SECRETS = ("APPORTION_", "NO_COLOR")
 KEPT = ("APPORTION_REQUIRE_BROKER",)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from apportion.demo import dump
-from apportion.inputs.dump import observed, recorded_histories
-from apportion.inputs.load_history import load_histories
-from apportion.inputs.pasted import groups_in
+from apportion.sources.dump import observed, recorded_histories
+from apportion.sources.load_history import load_histories
+from apportion.sources.pasted import groups_in
 
 from .conftest import Runner
 
@@ -42,7 +42,7 @@ def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner
 def test_the_text_that_ships_is_the_dump_and_is_read_without_arrow() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from apportion.inputs.dump import observed, recorded_histories\n"
+        "from apportion.sources.dump import observed, recorded_histories\n"
         "import json; print(json.dumps([observed(group).raw for group in recorded_histories().living]))"
     )
     text = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

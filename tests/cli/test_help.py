@@ -20,7 +20,7 @@ from .conftest import ADS, PASTED, Runner
 
 LIVE = ("--bootstrap-server", "--command-config", "--context")
 EXAMPLES = [(name, line) for name in COMMANDS for _, line in command(name).EXAMPLES]
-# zsh's line needs zsh; what needs a broker is in tests/inputs, what needs Spark in tests/spark.
+# zsh's line needs zsh; what needs a broker is in tests/sources, what needs Spark in tests/spark.
 ELSEWHERE = (*LIVE, "dump", "tables", "demo", "zsh")
 HERE = [(name, line) for name, line in EXAMPLES if not any(word in line for word in ELSEWHERE)]
 

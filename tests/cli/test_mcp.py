@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import HERE, run_here
 
-LISTING = (HERE.parent / "inputs" / "cases" / "bound.txt").read_text()
+LISTING = (HERE.parent / "sources" / "cases" / "bound.txt").read_text()
 SERVER = [sys.executable, "-m", "apportion", "mcp"]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 from tests.cli.conftest import Done, run_here
-from tests.inputs.test_layouts import READ
+from tests.sources.test_layouts import READ
 
-from apportion.inputs.described_group import Observed
-from apportion.inputs.sniff import groups_in
 from apportion.report.describing import shown
 from apportion.report.page_groups import of_observed
+from apportion.sources.described_group import Observed
+from apportion.sources.sniff import groups_in
 
-TEXTS = Path(__file__).parents[1] / "inputs" / "cases"
+TEXTS = Path(__file__).parents[1] / "sources" / "cases"
 GROUPS = Path(__file__).parent / "cases"
 
 

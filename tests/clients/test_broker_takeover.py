@@ -205,8 +205,8 @@ def test_user_data_in_assignments_keeps_the_newcomer_out(
 @pytest.mark.broker
 def test_the_first_target_after_an_upgrade_is_the_predicted_one(broker: Broker, tmp_path: Path) -> None:
     """From the last classic assignment and the newcomer's id: to the partition where the prediction is exact."""
-    from apportion.inputs import live
-    from apportion.inputs.config import connection
+    from apportion.sources import live
+    from apportion.sources.config import connection
 
     topics, group = [new_name("a"), new_name("b"), new_name("c")], new_name("foreign")
     for topic in topics:

@@ -10,9 +10,9 @@ import pytest
 from tests.support.member import PythonMember
 
 import apportion
-from apportion.inputs import live
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
+from apportion.sources import live
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaAssignors, JavaMember
 

@@ -88,7 +88,7 @@ def test_a_nudge_is_marked_as_heeded_where_it_is_taken(
     admins: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "apportion.clients")
-    monkeypatch.setattr("apportion.inputs.nudge_commit.time.time", lambda: 1_000.0)
+    monkeypatch.setattr("apportion.sources.nudge_commit.time.time", lambda: 1_000.0)
     fetch: Any = kafka_offsets()
     fetch("g", ["t"], 5.0)
     [admin] = admins.made

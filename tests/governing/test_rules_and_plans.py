@@ -17,8 +17,8 @@ from apportion.governing.carrier import Carrier
 from apportion.governing.governor import Governor
 from apportion.governing.plans import differences, governed_plan, outlook
 from apportion.governing.rules_file import BY_LAG_ALONE, FactRule, GroupRule, read_rules
-from apportion.inputs.described_group import Observed
 from apportion.model.group_json import read_group
+from apportion.sources.described_group import Observed
 from apportion.wire import plan_text
 from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
 

@@ -14,7 +14,7 @@ from tests.history import kafka_says
 import apportion.demo
 from apportion.history.group_history import GroupHistories
 from apportion.history.records import CONSUMER
-from apportion.inputs import dump
+from apportion.sources import dump
 
 DUMP = Path(apportion.demo.__file__).parent / "dump"
 TRUTH = DUMP / "truth"

@@ -28,11 +28,11 @@ from apportion.history.lag_time import (
     rates,
 )
 from apportion.history.member_speeds import Speed, speed_of
-from apportion.inputs import series as inputs_series
 from apportion.model.build import build
 from apportion.model.group_json import read_group
 from apportion.report import lag_text as lag_times_shown
 from apportion.report.lag_text import in_a_sentence
+from apportion.sources import series as inputs_series
 
 
 @given(st.lists(st.integers(0, 50), min_size=2, max_size=40), st.data())
@@ -299,7 +299,7 @@ def test_lag_in_time_of_all_groups_reads_a_folder_once(
 ) -> None:
     """Each group's table is the one that it has alone; a dump of a thousand groups is not read a thousand times."""
     from apportion.cli import main
-    from apportion.inputs import dump as reader
+    from apportion.sources import dump as reader
 
     folder = str(sampled_dump(tmp_path))
     alone = []

@@ -16,9 +16,9 @@ from apportion.history.moves import Moves, moves_between_living
 from apportion.history.rebalance_rows import Rebalance, latest, rebalances
 from apportion.history.records import STREAMS, Generation, GenerationMember
 from apportion.history.replay_totals import replay_totals
-from apportion.inputs.load_history import load_histories
 from apportion.report import history_text, page_groups
 from apportion.serve.past import GroupPast
+from apportion.sources.load_history import load_histories
 
 TASKS = Path(__file__).parents[1] / "data" / "task_groups"
 GROUPS = {

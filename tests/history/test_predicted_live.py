@@ -13,7 +13,7 @@ from tests.clients.test_broker_takeover import Newcomer, until
 from apportion.errors import UnreadableBytes
 from apportion.history.predicted_targets import score
 from apportion.history.records import GroupRecord
-from apportion.inputs.cluster import connect
+from apportion.sources.cluster import connect
 from apportion.testing.broker import Broker
 from apportion.wire.coordinator import EpochRecord, decode
 

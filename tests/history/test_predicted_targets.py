@@ -15,9 +15,9 @@ from apportion.history.group_history import GroupHistories
 from apportion.history.predicted_targets import Score, score
 from apportion.history.records import CONSUMER, GroupRecord
 from apportion.history.steps import Step, follow, steps, without_past
-from apportion.inputs.load_history import load_histories
 from apportion.planning import plan
 from apportion.server_side.timeline import Timeline
+from apportion.sources.load_history import load_histories
 from apportion.wire.coordinator import EpochRecord
 
 DEMO = Path(apportion.__file__).parent / "demo" / "dump"

@@ -16,8 +16,8 @@ from apportion.history.stood_still import bounds
 from apportion.history.switch_advice import advice
 from apportion.history.switch_measures import concerns, facts_of
 from apportion.history.switching import switch
-from apportion.inputs.load_history import load_histories
 from apportion.model.build import build
+from apportion.sources.load_history import load_histories
 
 
 def seat(name: str, *held: int) -> GenerationMember:

@@ -17,7 +17,7 @@ from apportion.history.predicted_targets import Score
 from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.task_layouts import VARIANTS
 from apportion.history.task_replay import MEASURES, replay_tasks, replay_to_dict
-from apportion.inputs import dump
+from apportion.sources import dump
 from apportion.tasks.settings import TaskSettings
 from apportion.wire.coordinator import EpochRecord
 

@@ -16,7 +16,7 @@ from apportion.history.broker_tasks import task_strategy
 from apportion.history.group_history import GroupHistories
 from apportion.history.scenarios import what_if
 from apportion.history.shared_plans import SharedPlans
-from apportion.inputs import dump
+from apportion.sources import dump
 
 DUMPS = {
     "demo": Path(apportion.demo.__file__).parent / "dump",

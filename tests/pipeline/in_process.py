@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 
 from apportion.history.commits import topic_names
 from apportion.history.scenarios import REPLAY
-from apportion.inputs import dump_files
 from apportion.pipeline import decode, end_samples, group_rows, newest_commits
 from apportion.pipeline.columns import TASK, of_groups
 from apportion.pipeline.group_rows import KEPT, BuildFacts
 from apportion.pipeline.whatif import whatif
+from apportion.sources import dump_files
 from apportion.tables import schemas
 from apportion.tables.schemas import TABLES, arrow_schema
 

@@ -16,8 +16,8 @@ from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import NEAR
 from apportion.history.stood_still import standstills
 from apportion.history.verdicts import WINDOW
-from apportion.inputs.load_history import load_histories
 from apportion.pipeline import end_samples, fold_rows, group_rows, lag_tables, newest_commits
+from apportion.sources.load_history import load_histories
 from apportion.tables import schemas
 from apportion.tables.schemas import arrow_schema
 

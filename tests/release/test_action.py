@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).parents[2]
-LISTING = ROOT / "tests" / "inputs" / "cases" / "bound.txt"
+LISTING = ROOT / "tests" / "sources" / "cases" / "bound.txt"
 
 
 @pytest.mark.parametrize(("limits", "code"), [("--now --max-lag 20000", 0), ("--now --max-lag 5", 3), ("--max-x 1", 2)])

@@ -7,11 +7,11 @@ from typing import Any
 
 from apportion.arrays import UNKNOWN
 from apportion.history.records import SHARE, STREAMS, GenerationMember
-from apportion.inputs.described_group import Observed
 from apportion.model.group_json import group_to_dict
 from apportion.report import describing, page_groups
 from apportion.report.describing import GROUP_COLUMNS, MEMBER_COLUMNS, PARTITION_COLUMNS, shown
 from apportion.report.verdicts import judge
+from apportion.sources.described_group import Observed
 
 RAW: dict[str, Any] = {
     "group": "orders",

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import member_labels
 from apportion.report.verdicts import judge
+from apportion.sources.described_group import Observed
 
 
 def group(topics: dict[str, Any], members: dict[str, Any], **more: Any) -> Any:

@@ -27,7 +27,7 @@ SOURCES = [
     *[pytest.param(TASKS, name, id=name) for name in ("enrich", "workers")],
     pytest.param(str(HERE / "cases" / "every-oddity.json"), None, id="every oddity"),
     pytest.param(str(HERE / "cases" / "long-names.json"), None, id="long names"),
-    pytest.param(str(HERE.parent / "inputs" / "pasted" / "offsets.txt"), "ads join é", id="pasted"),
+    pytest.param(str(HERE.parent / "sources" / "pasted" / "offsets.txt"), "ads join é", id="pasted"),
 ]
 
 

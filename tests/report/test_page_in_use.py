@@ -15,11 +15,11 @@ from tests.report.test_page import one_group, page_data
 
 import apportion
 from apportion import rollouts, whatif
-from apportion.inputs.described_group import Observed
 from apportion.model.group_json import group_to_dict, read_group
 from apportion.report import page
 from apportion.report.group_data import group_data
 from apportion.report.rollouts import page_data as rollout_page
+from apportion.sources.described_group import Observed
 
 
 @pytest.fixture(scope="module")

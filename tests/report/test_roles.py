@@ -9,9 +9,9 @@ from tests.report.browser import Browser
 
 from apportion.cli import main
 from apportion.history.records import GenerationMember
-from apportion.inputs import dump
 from apportion.report import page_groups
 from apportion.report.roles import PROGRESS, sentences
+from apportion.sources import dump
 
 DUMP = Path(__file__).parents[1] / "data" / "task_groups"
 

@@ -15,12 +15,12 @@ from apportion.history.lag_time import Series
 from apportion.history.moves import moves_between_living
 from apportion.history.replay_totals import replay_totals
 from apportion.history.stood_still import standstills
-from apportion.inputs.described_group import Observed
-from apportion.inputs.load_history import load_histories
 from apportion.model.group_json import group_to_dict
 from apportion.report.rollouts import as_shown, notes, page_data, table
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
 from apportion.rollouts import Protocol
+from apportion.sources.described_group import Observed
+from apportion.sources.load_history import load_histories
 
 GROUPS = {group.name: group for group in load_histories(str(dump())).groups.values()}
 OF_PARTITIONS = [name for name, group in GROUPS.items() if group.rebalances and not group.runs_tasks]

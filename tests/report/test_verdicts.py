@@ -9,14 +9,14 @@ import pytest
 from tests.history.made import classic, member
 
 from apportion.history.group_history import GroupHistory, TopicMetadata
-from apportion.inputs.described_group import Observed
-from apportion.inputs.dump import observed
-from apportion.inputs.governed import CarriedPlan
 from apportion.model.group_json import read_group
 from apportion.report import page_groups
 from apportion.report.describing import ShownGroup
 from apportion.report.diagnosing import Evidence
 from apportion.report.verdicts import Verdict, judge
+from apportion.sources.described_group import Observed
+from apportion.sources.dump import observed
+from apportion.sources.governed import CarriedPlan
 
 
 def judged(group: Any, evidence: Evidence | None = None, **seen: Any) -> Verdict:

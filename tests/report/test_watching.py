@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from apportion.inputs.described_group import Observed
 from apportion.model.group_json import read_group
 from apportion.report.describing import ShownGroup
 from apportion.report.verdicts import judge
 from apportion.report.watching import View
+from apportion.sources.described_group import Observed
 
 
 def standing(members: dict[str, Any]) -> ShownGroup:

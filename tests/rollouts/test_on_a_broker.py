@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from apportion import rollouts
-from apportion.inputs import live
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
 from apportion.model.build import build
 from apportion.model.group import Group
+from apportion.sources import live
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 
 pytestmark = pytest.mark.broker

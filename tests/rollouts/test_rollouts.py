@@ -15,10 +15,10 @@ from apportion.errors import BadInput
 from apportion.history.moves import moves_between_living
 from apportion.history.records import Generation
 from apportion.history.steps import Step, steps
-from apportion.inputs.load_history import load_histories
 from apportion.model.group import Group
 from apportion.model.group_json import group_to_dict, read_group
 from apportion.rollouts import MembershipChange, Times
+from apportion.sources.load_history import load_histories
 
 RECORDED = ("ads-range", "billing-roundrobin", "search-sticky", "fraud-storm", "feed-cooperative", "prices-crash",
             "mails-aiokafka", "reports-kafka-python", "profiles-kip848")  # fmt: skip

@@ -17,8 +17,8 @@ from apportion.history.group_history import GroupHistory
 from apportion.history.moves import moves_between_living
 from apportion.history.records import Generation
 from apportion.history.task_group import TaskGroup, task_group
-from apportion.inputs import dump
 from apportion.rollouts import MembershipChange, Times
+from apportion.sources import dump
 
 DUMP = Path(__file__).parents[1] / "data" / "task_groups"
 

@@ -21,17 +21,17 @@ import pytest
 from tests.support.golden import line, of_fields, of_page
 
 from apportion.errors import ApportionError
-from apportion.inputs import group_descriptions, tasks_and_shares
-from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog
-from apportion.inputs.config import Connection
-from apportion.inputs.log_tails import Place, Tail
-from apportion.inputs.properties import Properties
 from apportion.serve import collector as collecting
 from apportion.serve.access import Access
 from apportion.serve.answers import Answers
 from apportion.serve.app import Server
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
+from apportion.sources import group_descriptions, tasks_and_shares
+from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog
+from apportion.sources.config import Connection
+from apportion.sources.log_tails import Place, Tail
+from apportion.sources.properties import Properties
 
 PATIENCE_S = 10.0
 START = 1_795_272_800.0

@@ -20,16 +20,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.demo import dump
 from apportion.history.records import GroupRecord
-from apportion.inputs.cluster_round import DescribedGroup, Round, TopicLog
-from apportion.inputs.config import Connection
-from apportion.inputs.load_history import load_histories
-from apportion.inputs.log_tails import Tail
-from apportion.inputs.properties import Properties
 from apportion.serve import derived_state
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Snapshot
+from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog
+from apportion.sources.config import Connection
+from apportion.sources.load_history import load_histories
+from apportion.sources.log_tails import Tail
+from apportion.sources.properties import Properties
 
 RULES = Path(__file__).parents[2] / "examples" / "serve" / "alerts.yml"
 PROMTOOL = shutil.which("promtool")

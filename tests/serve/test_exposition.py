@@ -13,9 +13,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.inputs.cluster_round import DescribedGroup, TopicLog, entries_of
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers, listed, row_now
 from apportion.serve.collector import Collector
 from apportion.serve.derived_state import group_state, group_with_offsets, lag_times_of
@@ -25,6 +22,9 @@ from apportion.serve.metrics import Renderer
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState
+from apportion.sources.cluster_round import DescribedGroup, TopicLog, entries_of
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 
 from .test_metrics import TOPICS, seen, snapshot
 

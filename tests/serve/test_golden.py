@@ -14,8 +14,8 @@ import pytest
 from tests.serve.played import Played, classic, consumer, offsets, share, streams, topic
 from tests.support.golden import hold, write
 
-from apportion.inputs.cluster_round import DescribedGroup
 from apportion.serve.settings import ServerSettings
+from apportion.sources.cluster_round import DescribedGroup
 
 IDS = {name: uuid.UUID(int=number) for number, name in enumerate(("clicks", "orders"), 1)}
 CLICKS = topic([(0, 100), (0, 90), (5, 80), (0, 70)], "AAAAAAAAAAAAAAAAAAAAAQ", ["ab", "bc", "ca", "ab"])

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 
 from apportion.errors import ApportionError
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
 from apportion.serve import protocol, server
 from apportion.serve.access import Access
 from apportion.serve.collector import Collector
 from apportion.serve.server import Listen
 from apportion.serve.settings import ServerSettings
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 
 NOBODY = Connection("127.0.0.1:1", Properties())
 SETTINGS = ServerSettings(tail=False, interval_s=60)

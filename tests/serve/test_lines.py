@@ -6,14 +6,14 @@ import gzip
 import json
 from dataclasses import replace
 
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES, EndTimes
 from apportion.serve.lag_lines import lines
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Snapshot
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 
 from .test_metrics import TOPICS, seen, snapshot
 

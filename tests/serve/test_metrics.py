@@ -24,12 +24,6 @@ from apportion.history.records import GenerationMember
 from apportion.history.stood_still import standstills
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
-from apportion.inputs.cluster import partition_of_group
-from apportion.inputs.cluster_round import DescribedGroup, Look, Round, TopicLog, entries_of
-from apportion.inputs.config import Connection
-from apportion.inputs.governed import CarriedPlan
-from apportion.inputs.load_history import load_histories
-from apportion.inputs.properties import Properties
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
 from apportion.serve import advice, derived_state, switched
@@ -53,6 +47,12 @@ from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.switched import Switches, switch_of
+from apportion.sources.cluster import partition_of_group
+from apportion.sources.cluster_round import DescribedGroup, Look, Round, TopicLog, entries_of
+from apportion.sources.config import Connection
+from apportion.sources.governed import CarriedPlan
+from apportion.sources.load_history import load_histories
+from apportion.sources.properties import Properties
 
 Found = dict[str, list[tuple[dict[str, str], float]]]
 MEMBERS = ("cli-1", "cli-2")

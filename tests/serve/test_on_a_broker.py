@@ -18,9 +18,9 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from apportion.comparison import compare
-from apportion.inputs import live
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import Properties
+from apportion.sources import live
+from apportion.sources.config import Connection
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker, free_ports
 from bench import many_groups
 
@@ -310,7 +310,7 @@ def test_a_group_that_has_read_all_of_a_transaction_owes_nothing_though_its_log_
 ) -> None:
     from kafka import TopicPartition
     from kafka.structs import OffsetAndMetadata
-    from tests.inputs.test_log_tails import transact
+    from tests.sources.test_log_tails import transact
 
     own_broker.create_topic("marked", 2)
     transact(own_broker, "marked", 0, 3)

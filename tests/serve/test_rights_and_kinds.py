@@ -14,11 +14,11 @@ from kafka.structs import OffsetAndMetadata
 
 from apportion.cli import main
 from apportion.demo import dump
-from apportion.inputs.config import Connection
-from apportion.inputs.load_history import load_histories, next_offsets
-from apportion.inputs.properties import Properties
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
+from apportion.sources.config import Connection
+from apportion.sources.load_history import load_histories, next_offsets
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 

@@ -13,12 +13,12 @@ import pytest
 from apportion.cli import main
 from apportion.history.broker_tasks import BrokerSticky
 from apportion.history.records import GenerationMember
-from apportion.inputs import live
-from apportion.inputs.config import Connection
-from apportion.inputs.described_group import Observed
-from apportion.inputs.properties import Properties
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
+from apportion.sources import live
+from apportion.sources.config import Connection
+from apportion.sources.described_group import Observed
+from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 from tools.record_task_groups import PROPERTIES, TOPICS, Sharer, StreamsApp, fill, set_group, until

@@ -23,8 +23,8 @@ from tests.spark.stores import reach, store
 from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
-from apportion.inputs import cluster
 from apportion.pipeline import decode
+from apportion.sources import cluster
 from apportion.spark import bronze, capture, errors, job, packages, session
 from apportion.spark.location import locate
 from apportion.spark.python_source import OffsetsStream, towards

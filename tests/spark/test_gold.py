@@ -13,7 +13,7 @@ from tests.spark import traps
 
 from apportion.history.group_history import GroupHistories
 from apportion.history.stood_still import standstills
-from apportion.inputs import dump, tables
+from apportion.sources import dump, tables
 from apportion.strategy.registry import tabled
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -12,7 +12,7 @@ import pytest
 import apportion.demo
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.stood_still import standstills
-from apportion.inputs import dump, tables
+from apportion.sources import dump, tables
 from apportion.tables import schemas
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -12,7 +12,7 @@ import pytest
 from tests.history import kafka_says
 
 from apportion.history.group_history import GroupHistories, GroupHistory
-from apportion.inputs import tables
+from apportion.sources import tables
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
 

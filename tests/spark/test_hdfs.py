@@ -20,7 +20,7 @@ from tests.spark.test_capture import CHILD, commit, records
 from tests.support.hdfs import HdfsServer
 
 from apportion.errors import Unavailable
-from apportion.inputs.load_history import load_histories
+from apportion.sources.load_history import load_histories
 from apportion.spark import job, lake, packages
 from apportion.spark.arrow_rows import ROW
 from apportion.spark.local_copy import copy

@@ -19,7 +19,7 @@ from tests.spark import made
 from tests.spark.test_folder import bytes_of, written
 
 from apportion.errors import ApportionError, BadInput
-from apportion.inputs import tables
+from apportion.sources import tables
 from apportion.spark import bronze, folder, job, scratch
 from apportion.spark.location import locate
 from apportion.wire.coordinator import NEWEST_VERSION

@@ -19,14 +19,14 @@ from tests.spark import made, traps
 from apportion.arrays import UNKNOWN
 from apportion.cli.report import of_folder
 from apportion.history.lag_time import IN_WORDS, of_readers
-from apportion.inputs import dump as of_dump
-from apportion.inputs import tables as of_tables
-from apportion.inputs.dump import observed
-from apportion.inputs.load_history import load_histories
 from apportion.pipeline import end_samples, lag_tables, newest_commits
 from apportion.report.lag_text import in_a_sentence, page_data
 from apportion.serve.derived_state import lag_times_of
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
+from apportion.sources import dump as of_dump
+from apportion.sources import tables as of_tables
+from apportion.sources.dump import observed
+from apportion.sources.load_history import load_histories
 from apportion.spark import job
 from apportion.tables import schemas
 

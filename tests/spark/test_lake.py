@@ -108,7 +108,7 @@ def test_a_task_that_reads_a_dump_first_can_write_to_the_store_afterwards(
 
 def test_groups_and_histories_are_read_from_a_uri(spark: Any, local: Path, far: str, tmp_path: Path) -> None:
     """The same as from the folder, of all groups or of one alone."""
-    from apportion.inputs.load_history import load_histories
+    from apportion.sources.load_history import load_histories
     from apportion.spark.local_copy import copy
 
     here = load_histories(local / "tables")

@@ -9,7 +9,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from apportion.history.task_layouts import VARIANTS
-from apportion.inputs import dump, tables
+from apportion.sources import dump, tables
 from apportion.spark import job
 
 pytestmark = pytest.mark.spark

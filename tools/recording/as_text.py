@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from apportion import demo
-from apportion.inputs import dump_files, parquet
+from apportion.sources import dump_files, parquet
 
 
 def lines(folder: Path) -> Iterator[dict[str, Any]]:

@@ -10,8 +10,8 @@ from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, setting, settings_of
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
     from apportion.report.text import TextTable
+    from apportion.sources.described_group import Observed
 
 DETAILS = (
     "A * marks the best of a column; in CSV and NDJSON a column names those. A strategy that cannot plan the group\n"

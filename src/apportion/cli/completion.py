@@ -164,7 +164,7 @@ def _group_names(words: Sequence[str]) -> list[str]:
         path = next((word for word in words[1:-1] if not word.startswith("-") and os.path.exists(word)), None)
         if path is None:
             return _live_names(words)
-        from apportion.inputs import load_history, sniff
+        from apportion.sources import load_history, sniff
 
         if os.path.isdir(path):
             return [group.name for group in load_history.groups_in_folder(path)]
@@ -175,8 +175,8 @@ def _group_names(words: Sequence[str]) -> list[str]:
 
 def _live_names(words: Sequence[str]) -> list[str]:
     """What a cluster lists, where the line says how to reach one."""
-    from apportion.inputs import config, group_descriptions
-    from apportion.inputs.cluster import connect, patiently
+    from apportion.sources import config, group_descriptions
+    from apportion.sources.cluster import connect, patiently
 
     given = {option: _after(words, option) for option in ("--bootstrap-server", "--command-config", "--context")}
     if not any(given.values()) and not config.is_set():

@@ -61,12 +61,12 @@ def run(args: argparse.Namespace) -> int:
 def _show(path: Path | str | None) -> list[GroupHistory]:
     """Print every group, then all groups and strategies side by side; without a path those of the recorded cluster."""
     from apportion.history.replay_totals import replay_totals
-    from apportion.inputs.dump import observed, recorded_histories
-    from apportion.inputs.load_history import load_histories
     from apportion.report import group_list, history_text
     from apportion.report.describing import shown
     from apportion.report.diagnosing import Evidence
     from apportion.report.verdicts import judge
+    from apportion.sources.dump import observed, recorded_histories
+    from apportion.sources.load_history import load_histories
 
     groups = (recorded_histories() if path is None else load_histories(path)).living
     stories: list[dict[str, dict[str, Any]]] = []
@@ -87,8 +87,8 @@ def _show(path: Path | str | None) -> list[GroupHistory]:
 
 def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
     from apportion.cli import source
-    from apportion.inputs.dump import observed
     from apportion.report import page_groups
+    from apportion.sources.dump import observed
 
     shown = [page_groups.of_remembered(group, observed(group)) for group in groups]
     name = page_groups.origin(given if given is not None else "recorded dump that ships with apportion", shown)

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from apportion.cli.source import Listings
-    from apportion.inputs.described_group import Observed
     from apportion.report.describing import ShownGroup
     from apportion.report.diagnosing import Evidence
     from apportion.report.group_list import Row
     from apportion.report.verdicts import Verdict
+    from apportion.sources.described_group import Observed
 
 DETAILS = (
     "FILE is group.json, or one a line; a dump; the pipeline's tables; or text that kafka-consumer-groups, rpk, kaf\n"
@@ -132,8 +132,8 @@ def _with_generations(groups: list[Observed], args: argparse.Namespace) -> list[
     if not args.state or args.file is not None or not names or not source.is_live(args):
         return groups
     from apportion.errors import Unavailable
-    from apportion.inputs.cluster import connect
-    from apportion.inputs.generations import newest_generations
+    from apportion.sources.cluster import connect
+    from apportion.sources.generations import newest_generations
 
     newest = source.connection(args)
     try:

@@ -13,8 +13,8 @@ from apportion.errors import BadInput
 from apportion.wording import count
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
     from apportion.policies import Limits
+    from apportion.sources.described_group import Observed
 
 DETAILS = (
     "FILE is plan.json, or a group as describe reads it, which is then planned with --assignor. With --now the\n"

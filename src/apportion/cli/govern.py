@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from apportion.governing.governor import Governed
     from apportion.governing.rules_file import GroupRule
     from apportion.governing.service import Governing
-    from apportion.inputs.cluster import Cluster
+    from apportion.sources.cluster import Cluster
 
 DETAILS = (
     "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     from apportion.governing.governor import CLASS, without_class
     from apportion.governing.looking import Selection
     from apportion.governing.service import governing
-    from apportion.inputs.cluster import connect
+    from apportion.sources.cluster import connect
 
     rules, key = _rules(args), _key(args.key_file)
     connection = source.connection(args)
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
 def _status(looks: Cluster, names: list[str]) -> int:
     """Each governed group, its plan's age, who carries it and where the group differs; 3 if one differs."""
     from apportion.governing.governor import who
-    from apportion.inputs.cluster_round import look
+    from apportion.sources.cluster_round import look
 
     seen, differing, listed = look(looks), 0, 0
     for name, group in sorted(seen.groups.items()):

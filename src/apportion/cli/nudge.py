@@ -28,8 +28,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Leave a nudge, and wait until a leader took it."""
-    from apportion.inputs import live
-    from apportion.inputs.cluster import connect, sentences
+    from apportion.sources import live
+    from apportion.sources.cluster import connect, sentences
 
     if len(args.groups) != 1:
         raise Usage("apportion nudge", "give one group with --group")
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _nudged(admin: object, name: str, topic: str, wait_s: int) -> int:
-    from apportion.inputs import nudge_commit
+    from apportion.sources import nudge_commit
 
     at_ms = round(time.time() * 1000)
     nudge_commit.commit(admin, name, topic, at_ms)

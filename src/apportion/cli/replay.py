@@ -42,8 +42,8 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Walk the history, and say what the strategy would have saved."""
     from apportion.history.broker_tasks import task_strategy
-    from apportion.inputs.load_history import load_histories
     from apportion.report import replaying, replaying_tasks
+    from apportion.sources.load_history import load_histories
 
     strategy = task_strategy(args.assignor, settings_of(args))
     folder = source.at_hand(args.folder, [args.group])
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         emit_json(document)
     elif args.output == "html":
-        from apportion.inputs.dump import observed
         from apportion.report import page_groups
+        from apportion.sources.dump import observed
 
         emit_page(
             [page_groups.of_replay(group, observed(group), document)], os.path.basename(os.path.abspath(args.folder))
@@ -88,7 +88,7 @@ def acted(folder: str, group: GroupHistory, strategy: Any, text: str, given: set
     from apportion.acting.rule import Acting
     from apportion.errors import BadInput
     from apportion.history.steps import steps
-    from apportion.inputs.series import FolderSeries
+    from apportion.sources.series import FolderSeries
 
     acting = Acting.of_text(text)
     if group.runs_tasks:

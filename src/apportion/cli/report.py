@@ -13,7 +13,7 @@ from apportion.errors import BadInput
 from apportion.wording import count
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
+    from apportion.sources.described_group import Observed
 
 DETAILS = (
     "INPUT is anything that describe reads. From a dump or the pipeline's tables the page has the history too: who\n"
@@ -89,11 +89,11 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     from apportion.history.switch_measures import concerns, facts_of, scored
     from apportion.history.switching import switch
     from apportion.history.time_window import group_time
-    from apportion.inputs.dump import observed
-    from apportion.inputs.load_history import load_histories
-    from apportion.inputs.series import FolderSeries
     from apportion.model.build import build
     from apportion.report import page_groups
+    from apportion.sources.dump import observed
+    from apportion.sources.load_history import load_histories
+    from apportion.sources.series import FolderSeries
 
     with progress.slow(f"reading {path}"):
         memory = load_histories(path)

@@ -12,8 +12,8 @@ from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_output, amo
 from apportion.errors import BadInput
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
+    from apportion.sources.described_group import Observed
 
 DETAILS = (
     "A row for each number of members that makes sense: more members move less now, fewer cost less to run. * marks\n"

@@ -24,10 +24,10 @@ from apportion.wording import count, some_of
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
-    from apportion.inputs.config import Connection
-    from apportion.inputs.described_group import Observed
-    from apportion.inputs.series import AllSeries
     from apportion.model.plan_json import SavedPlan
+    from apportion.sources.config import Connection
+    from apportion.sources.described_group import Observed
+    from apportion.sources.series import AllSeries
 
 MOST_BYTES: Final = 256 << 20
 """Of an input that is read whole: the rows of a million partitions are half of it, and an endless pipe must end."""
@@ -65,7 +65,7 @@ def add_connection(parser: Parser) -> None:
 
 def many(args: argparse.Namespace, whole: bool = True) -> list[Observed]:
     """The groups that the arguments mean, at least one; of a text, see ``sniff.groups_in`` for ``whole``."""
-    from apportion.inputs import load_history, sniff
+    from apportion.sources import load_history, sniff
 
     if args.file is None and is_live(args):
         return _live(args)
@@ -78,7 +78,7 @@ def many(args: argparse.Namespace, whole: bool = True) -> list[Observed]:
 
 def one(args: argparse.Namespace) -> Observed:
     """The one group that the arguments mean, to be planned; a share group is none that can be."""
-    from apportion.inputs import sniff
+    from apportion.sources import sniff
 
     return plannable(sniff.the_one(many(args), _called(args)), args)
 
@@ -98,7 +98,7 @@ def plannable(observed: Observed, args: argparse.Namespace, whole: bool = True) 
             _called(args), f"no member at all in group {observed.name!r}", "at least one: nobody is there to plan for"
         )
     if getattr(args, "subscriptions", None):
-        from apportion.inputs.subscribing import subscribed
+        from apportion.sources.subscribing import subscribed
 
         observed = subscribed(observed, args.subscriptions)
     return observed
@@ -156,7 +156,7 @@ def history(args: argparse.Namespace, group: str) -> GroupHistory | None:
     path = folder(args)
     if path is None:
         return None
-    from apportion.inputs.load_history import load_histories
+    from apportion.sources.load_history import load_histories
 
     with progress.slow(f"reading {path}"):
         return load_histories(path).group(group)
@@ -205,7 +205,7 @@ def _watched(
 ) -> Iterator[OverTime]:
     from concurrent.futures import ThreadPoolExecutor
 
-    from apportion.inputs import series
+    from apportion.sources import series
 
     tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
     names = [observed.name for observed in groups]
@@ -219,8 +219,8 @@ def _watched(
 
 def _rebalanced(args: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
     """When groups of a live cluster rebalanced, as far as their records may be read."""
-    from apportion.inputs.cluster import connect
-    from apportion.inputs.generations import rebalanced_at
+    from apportion.sources.cluster import connect
+    from apportion.sources.generations import rebalanced_at
 
     server = connection(args)
     try:
@@ -234,9 +234,9 @@ def _rebalanced(args: argparse.Namespace, names: Sequence[str]) -> Mapping[str, 
 def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> Iterator[OverTime]:
     """Of a dump or of tables, which are read once for all groups."""
     from apportion.history.lag_time import WINDOW_S
-    from apportion.inputs.load_history import load_histories
-    from apportion.inputs.series import FolderSeries
     from apportion.model.build import build
+    from apportion.sources.load_history import load_histories
+    from apportion.sources.series import FolderSeries
 
     window_s = window_s or WINDOW_S
     with progress.slow(f"reading {path}"):
@@ -267,7 +267,7 @@ class Listings:
 
     def over_time(self) -> Iterator[OverTime]:
         """Each later group's commits and log ends at both moments."""
-        from apportion.inputs.series import of_looks
+        from apportion.sources.series import of_looks
 
         seconds = self.apart_s or UNTIMED_S
         series = of_looks([(0, self.before), (round(seconds * 1000), self.after)])
@@ -316,7 +316,7 @@ def _went_back(before: Sequence[Observed], after: Sequence[Observed]) -> str:
 
 def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Observed:
     """The plan.json that the input holds, else its one group; see ``plannable`` for ``whole``."""
-    from apportion.inputs import sniff
+    from apportion.sources import sniff
 
     if (args.file is None and is_live(args)) or _is_folder(path := _path(args)):
         return one(args)
@@ -331,9 +331,9 @@ def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | O
 
 def _plan_in(content: bytes, name: str) -> SavedPlan | None:
     """The plan.json in a text, None where it is something else."""
-    from apportion.inputs import sniff
     from apportion.model.json_checks import read_json
     from apportion.model.plan_json import read_plan
+    from apportion.sources import sniff
 
     if content.lstrip()[:1] != b"{" or b'"assignment"' not in content:
         return None
@@ -513,13 +513,13 @@ def is_live(args: argparse.Namespace) -> bool:
     given = [getattr(args, name) for name in CONNECTION]
     if any(option is not None for option in given) or getattr(args, "all_groups", False):
         return True
-    from apportion.inputs import config
+    from apportion.sources import config
 
     return bool(args.groups) and config.is_set()
 
 
 def _live(args: argparse.Namespace) -> list[Observed]:
-    from apportion.inputs import live
+    from apportion.sources import live
 
     everything = getattr(args, "all_groups", False)
     if everything and args.groups:
@@ -541,7 +541,7 @@ def connection(args: argparse.Namespace) -> Connection:
     """Where the cluster is and how to log in; the client's own log stays silent unless APPORTION_DEBUG is set."""
     import logging
 
-    from apportion.inputs import config
+    from apportion.sources import config
 
     if not os.environ.get("APPORTION_DEBUG"):
         # What matters of it reaches the user as one sentence; the rest would stand between results and errors.

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.predicted_targets import Score
     from apportion.history.switch_measures import Switch
-    from apportion.inputs.described_group import Observed
-    from apportion.inputs.series import FolderSeries
     from apportion.model.group import Group
+    from apportion.sources.described_group import Observed
+    from apportion.sources.series import FolderSeries
 
     Looked = tuple[Switch, Observed, GroupHistory | None]
 
@@ -115,7 +115,7 @@ def switch_of(observed: Observed, score: Score | None = None) -> Switch:
 def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | None:
     """How well the broker is predicted on the cluster's own log, where all groups are asked for and it is whole."""
     from apportion.history.predicted_targets import Score, score
-    from apportion.inputs import offsets_log
+    from apportion.sources import offsets_log
 
     if args.file is not None or not args.all_groups or not any(group.kind == "consumer" for group in groups):
         return None
@@ -134,10 +134,10 @@ def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> 
     from apportion.history import switch_measures
     from apportion.history.switch_measures import facts_of, scored
     from apportion.history.switching import switch
-    from apportion.inputs.dump import observed
-    from apportion.inputs.load_history import load_histories
-    from apportion.inputs.series import FolderSeries
     from apportion.model.build import build
+    from apportion.sources.dump import observed
+    from apportion.sources.load_history import load_histories
+    from apportion.sources.series import FolderSeries
 
     with progress.slow(f"reading {path}"):
         histories = load_histories(path)

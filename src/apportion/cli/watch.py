@@ -13,8 +13,8 @@ from apportion.cli.output import emit, on_terminal
 from apportion.cli.parser import Parser, Usage, whole
 
 if TYPE_CHECKING:
-    from apportion.inputs.cluster import Cluster
     from apportion.report.watching import View
+    from apportion.sources.cluster import Cluster
 
 DETAILS = "Ctrl-C ends it and leaves the terminal as it was. --once prints one picture and ends."
 EXAMPLES = (
@@ -32,8 +32,8 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Look at the group again and again."""
-    from apportion.inputs.cluster import connect
     from apportion.report.watching import View
+    from apportion.sources.cluster import connect
 
     if len(args.groups) != 1:
         raise Usage("apportion watch", "give one group with --group")
@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _look(cluster: Cluster, name: str, view: View) -> None:
     """Take one look, and remember what changed since the last."""
-    from apportion.inputs import live
     from apportion.report.describing import shown
+    from apportion.sources import live
 
     view.take(shown(live.read(cluster, [name])[0]), time.time())
 

@@ -14,9 +14,9 @@ from apportion.report.text import to_json
 if TYPE_CHECKING:
     from apportion.assignors import Assignor
     from apportion.history.group_history import GroupHistory
-    from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.rollouts import Protocol
+    from apportion.sources.described_group import Observed
 
 DETAILS = (
     "Steps may be given in any order and as often as needed; they happen in that order. Between two steps the group\n"

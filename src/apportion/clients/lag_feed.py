@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from apportion.clients.error_sentences import sentence
 from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.inputs import nudge_commit
+from apportion.sources import nudge_commit
 
 log = logging.getLogger("apportion.clients")
 

@@ -23,10 +23,10 @@ from apportion.governing.heart import Heart
 from apportion.governing.plans import adopted, differences, governed_plan, outlook
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.seen_group import Carried, GroupToGovern
-from apportion.inputs.cluster import Cluster, patiently
-from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
+from apportion.sources.cluster import Cluster, patiently
+from apportion.sources.described_group import Observed
 from apportion.wire import plan_text
 from apportion.wire.plan_text import ASSIGNOR, RELEASE, GovernedPlan, MemberKey, PlanPart
 from apportion.wording import count

@@ -14,8 +14,8 @@ from itertools import count
 from typing import Any, Final
 
 from apportion.governing.carrier import ELSEWHERE, REFUSED_S, RETRY_S, Carrier
-from apportion.inputs.cluster import Cluster
-from apportion.inputs.cluster_round import in_words
+from apportion.sources.cluster import Cluster
+from apportion.sources.cluster_round import in_words
 
 AT_ONCE: Final = 64
 """Heartbeats on their way to one coordinator: with fewer, a slow answer holds up those that are due behind it."""
@@ -176,7 +176,7 @@ class Heart:
 
     async def _beat(self, node: int, carrier: Carrier) -> bool:
         """One heartbeat; whether its coordinator is still there."""
-        from apportion.inputs.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+        from apportion.sources.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         self._busy.add(carrier)
         fields, last_s = carrier.fields(), carrier.beaten_s if carrier.joined else 0.0

@@ -8,8 +8,8 @@ from typing import Any
 
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.sharing import CLUB
-from apportion.inputs.cluster_round import STABLE, ListedGroup, Look
-from apportion.inputs.group_descriptions import kind_of, reads
+from apportion.sources.cluster_round import STABLE, ListedGroup, Look
+from apportion.sources.group_descriptions import kind_of, reads
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from apportion.inputs.cluster_round import DescribedGroup, Round, entries_of
-from apportion.inputs.described_group import Observed
-from apportion.inputs.live import observed_group
+from apportion.sources.cluster_round import DescribedGroup, Round, entries_of
+from apportion.sources.described_group import Observed
+from apportion.sources.live import observed_group
 from apportion.wire.plan_text import PlanPart
 
 Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]

@@ -30,10 +30,10 @@ from apportion.governing.heart import AT_ONCE, Heart
 from apportion.governing.looking import GovernedLook, Selection
 from apportion.governing.seen_group import Carried, GroupToGovern
 from apportion.governing.sharing import CLUB, share
-from apportion.inputs.cluster import Cluster, connect, partition_of_group
-from apportion.inputs.cluster_round import Round, look
-from apportion.inputs.properties import Properties
 from apportion.model.group import Group
+from apportion.sources.cluster import Cluster, connect, partition_of_group
+from apportion.sources.cluster_round import Round, look
+from apportion.sources.properties import Properties
 
 LOG: Final = logging.getLogger("apportion.governing")
 TICK_S: Final = 0.1

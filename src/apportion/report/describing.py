@@ -21,8 +21,8 @@ from apportion.report.text import Cell, TextTable
 from apportion.wording import count, partitions_in_words, shorten
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
     from apportion.report.verdicts import Verdict
+    from apportion.sources.described_group import Observed
 
 MOST_ROWS: Final = 60
 """Partitions that the narrow form lists; above, members alone are shown."""

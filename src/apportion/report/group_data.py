@@ -12,13 +12,13 @@ import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Ints
 from apportion.comparison import named
-from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
 from apportion.model.present import measure_now
 from apportion.report.describing import ShownGroup
 from apportion.report.group_list import Listed, found_by, row_of
+from apportion.sources.described_group import Observed
 
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""

@@ -28,7 +28,7 @@ from apportion.strategy.traits import Traits
 from apportion.wording import count, partitions_in_words, percent, shorten, some_of
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
+    from apportion.sources.described_group import Observed
 
 OK, WARN, ERR = "OK", "WARN", "ERR"
 REBALANCING: Final = frozenset({"rebalancing", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from apportion.history.replay_totals import Past
     from apportion.history.switch_measures import Switch
     from apportion.history.time_window import AllSeries, GroupTime
-    from apportion.inputs.described_group import Observed
     from apportion.model.group import Group
     from apportion.model.plan import Plan
+    from apportion.sources.described_group import Observed
 
 
 def of_observed(observed: Observed, verdict: Verdict | None = None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners
 from apportion.wording import count, partitions_in_words, shorten, some_of
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
+    from apportion.sources.described_group import Observed
 
 
 def as_shown(stage: Stage) -> Stage:

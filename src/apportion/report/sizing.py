@@ -15,7 +15,7 @@ from apportion.sizing.size import Sizing
 from apportion.wording import count
 
 if TYPE_CHECKING:
-    from apportion.inputs.described_group import Observed
+    from apportion.sources.described_group import Observed
 
 
 def table(sizing: Sizing, *, marks: bool = True) -> TextTable:

@@ -17,11 +17,6 @@ from apportion.errors import ApportionError
 from apportion.history.commits import commit_time
 from apportion.history.lag_time import LagTime, LagTimes
 from apportion.history.records import GroupRecord
-from apportion.inputs.cluster import Cluster, connect
-from apportion.inputs.cluster_round import Entries, Round, entries_of, look
-from apportion.inputs.config import Connection
-from apportion.inputs.log_tails import Place, Tail, tails
-from apportion.inputs.offsets_tail import OffsetsTail, TailRecord
 from apportion.model.group import Group
 from apportion.model.to_names import collector_paused
 from apportion.serve.advice import Advisor
@@ -42,6 +37,11 @@ from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.tails import Tails
+from apportion.sources.cluster import Cluster, connect
+from apportion.sources.cluster_round import Entries, Round, entries_of, look
+from apportion.sources.config import Connection
+from apportion.sources.log_tails import Place, Tail, tails
+from apportion.sources.offsets_tail import OffsetsTail, TailRecord
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, readable
 
 log = logging.getLogger("apportion.serve")
@@ -362,7 +362,7 @@ class Collector:
     def _new_tail(self) -> OffsetsTail:
         start: Mapping[int, int] = {}
         if self.settings.past is not None:
-            from apportion.inputs.load_history import load_histories, next_offsets
+            from apportion.sources.load_history import load_histories, next_offsets
 
             histories = load_histories(self.settings.past)
             self._names.update(histories.world.names)

@@ -20,9 +20,6 @@ from apportion.history.fold import OTHERS
 from apportion.history.lag_time import WINDOW_S, Age, LagTime, LagTimes, Samples, lag_times, of_groups
 from apportion.history.rebalance_rows import fairest
 from apportion.history.time_window import unread_of
-from apportion.inputs import live
-from apportion.inputs.cluster_round import DescribedGroup, Entries, TopicLog, held_back
-from apportion.inputs.described_group import Observed
 from apportion.model.build import build
 from apportion.model.group import Group, Offsets
 from apportion.model.measures import measure
@@ -35,6 +32,9 @@ from apportion.serve.pauses import Pauses
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Distance, GroupState
 from apportion.serve.tails import ReadUpTo, Tails
+from apportion.sources import live
+from apportion.sources.cluster_round import DescribedGroup, Entries, TopicLog, held_back
+from apportion.sources.described_group import Observed
 
 NO_COMMITS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 SIDES: Final = ("begin", "end", "committed", "lag")

@@ -13,14 +13,14 @@ from typing import Any, Final
 import uvicorn
 
 from apportion.errors import ApportionError, BadInput, Unavailable
-from apportion.inputs.config import Connection
-from apportion.inputs.properties import is_encrypted
 from apportion.serve.access import Access, is_loopback
 from apportion.serve.answers import Answers
 from apportion.serve.app import Server
 from apportion.serve.collector import Collector
 from apportion.serve.protocol import HEAD_BYTES, BoundedProtocol
 from apportion.serve.settings import ServerSettings
+from apportion.sources.config import Connection
+from apportion.sources.properties import is_encrypted
 
 KEEP_ALIVE_S: Final = 20
 HANDSHAKE_S: Final = 5.0

@@ -11,8 +11,6 @@ import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Floats, Longs
 from apportion.history.lag_time import CAUGHT_UP_S, MARKERS_MAX, LagTime, LagTimes, maybe_markers
-from apportion.inputs.cluster_round import Round
-from apportion.inputs.described_group import Observed
 from apportion.model.group import Group
 from apportion.report.describing import ShownGroup
 from apportion.report.diagnosing import Evidence
@@ -21,6 +19,8 @@ from apportion.serve.end_times import Commits, EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.pauses import Pauses
 from apportion.serve.tails import ReadUpTo
+from apportion.sources.cluster_round import Round
+from apportion.sources.described_group import Observed
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Longs
 from apportion.history.lag_time import maybe_markers
-from apportion.inputs.log_tails import PLACES_MAX, Place, Tail
 from apportion.model.group import Group
+from apportion.sources.log_tails import PLACES_MAX, Place, Tail
 
 KEPT: Final = 100_000
 """Commits that were looked behind; beyond it, all are forgotten and looked at again."""

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput
-from apportion.inputs import cluster
+from apportion.sources import cluster
 from apportion.spark import folder as folders
 from apportion.spark import lake, lock
 from apportion.spark.files import SHOWN, drafted, sync, write_rows

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from apportion.errors import BadInput, Unavailable, UnknownName
-from apportion.inputs import cluster
-from apportion.inputs.properties import Properties
+from apportion.sources import cluster
+from apportion.sources.properties import Properties
 from apportion.spark import bronze, errors, packages, session, settings
 from apportion.spark.bronze import Bronze, Origin
 from apportion.spark.location import Location

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apportion.errors import BadInput, MissingExtra, Unavailable
-from apportion.inputs import dump_files, tables
-from apportion.inputs.cluster import connect
-from apportion.inputs.properties import Properties, read_properties
 from apportion.pipeline import personal as personal_rules
+from apportion.sources import dump_files, tables
+from apportion.sources.cluster import connect
+from apportion.sources.properties import Properties, read_properties
 from apportion.strategy.registry import of_recipe, tabled
 from apportion.wording import count
 

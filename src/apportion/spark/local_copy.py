@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput
-from apportion.inputs.tables import SOURCE
+from apportion.sources.tables import SOURCE
 from apportion.spark import errors, lake, session, sources
 from apportion.spark.location import Location, locate
 from apportion.tables.schemas import ENDS, RECORDS, TABLES, TOPICS, Table, arrow_schema

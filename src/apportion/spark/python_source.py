@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxRows, SupportsTriggerAvailableNow
 
-from apportion.inputs import cluster
-from apportion.inputs.properties import Properties
+from apportion.sources import cluster
+from apportion.sources.properties import Properties
 from apportion.spark.schemas import schema_of
 from apportion.tables import schemas
 

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as sql
 
 from apportion.errors import BadInput
-from apportion.inputs import dump_files
-from apportion.inputs.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
+from apportion.sources import dump_files
+from apportion.sources.dump_files import ENDS, RECORDS, TOPICS, DumpFiles, Forms
 from apportion.spark import lake
 from apportion.spark.arrow_rows import united
 from apportion.spark.location import Location, check_catalog

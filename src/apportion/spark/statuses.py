@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow.parquet as pq
 
 from apportion.errors import BadInput
-from apportion.inputs import parquet
+from apportion.sources import parquet
 from apportion.spark import errors
 from apportion.spark.files import SHOWN
 from apportion.tables.schemas import TABLES

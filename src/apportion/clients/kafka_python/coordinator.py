@@ -481,7 +481,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     async def _look(self) -> None:
         """Ask the coordinator's broker who assigns; one that does not answer changes nothing."""
-        from apportion.inputs.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+        from apportion.sources.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
         with suppress(KafkaError):
             request = ConsumerGroupDescribeRequest(group_ids=[self.group_id])

@@ -1,0 +1,195 @@
+"""What a coordinator tells of one group, by its protocol: members, what they want and hold, state and epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from apportion.errors import UnreadableBytes
+from apportion.history import patterns
+from apportion.sources import tasks_and_shares
+from apportion.sources.cluster import topic_id_text
+from apportion.sources.governed import governed
+from apportion.wire.assignment import read_assignment
+from apportion.wire.coordinator import EpochRecord
+from apportion.wire.plan_text import carried_by, readable
+from apportion.wire.subscription import read_subscription
+
+NOT_FOUND: Final = 69
+"""GROUP_ID_NOT_FOUND."""
+CLASSIC: Final = 0
+"""A member of the classic protocol in a group of the new one (ConsumerGroupDescribe, version 1: member type)."""
+
+
+def kind_of(group: Mapping[str, Any]) -> str:
+    """A listed group's kind; an older broker tells none."""
+    return str(group.get("group_type") or "classic").lower()
+
+
+def reads(group: Mapping[str, Any]) -> bool:
+    """Whether a listed group reads topics: classic or simple, of KIP-848, a streams group, a share group."""
+    kind = kind_of(group)
+    if kind in tasks_and_shares.KINDS:
+        return True
+    return kind in ("classic", "consumer") and group.get("protocol_type", "consumer") in ("consumer", "")
+
+
+def request(kind: str, names: Sequence[str]) -> Any:
+    """The request that describes groups of a kind; some kafka-python does not offer itself."""
+    if kind == "classic":
+        from kafka.protocol.admin.groups import DescribeGroupsRequest
+
+        return DescribeGroupsRequest(groups=list(names))
+    if kind == "consumer":
+        from apportion.sources.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+
+        return ConsumerGroupDescribeRequest(group_ids=list(names))
+    return tasks_and_shares.request(kind, names)
+
+
+def facts_of(kind: str, group: Any) -> dict[str, Any]:
+    """What the answer to ``request`` says of one group."""
+    if kind == "classic":
+        return classic_facts(group)
+    fields = group.to_dict()
+    return consumer_facts(fields) if kind == "consumer" else tasks_and_shares.facts(kind, fields)
+
+
+def classic_facts(group: Any) -> dict[str, Any]:
+    """What DescribeGroups tells of one group: state, protocol, members by id, the topics that they name or hold."""
+    members, sentences, assigned_data = {}, [], []
+    for member in group.members:
+        fields = {
+            "instance_id": member.group_instance_id,
+            "client_id": member.client_id,
+            "host": member.client_host,
+        }
+        try:
+            read = _read_member(bytes(member.member_metadata or b""), bytes(member.member_assignment or b""))
+        except UnreadableBytes as wrong:
+            read = {"topics": [], "owned": {}}
+            sentences.append(f"What {member.member_id} says is no consumer's: {wrong}.")
+        if read.pop("assigned_data", False):
+            assigned_data.append(member.member_id)
+        members[member.member_id] = {**fields, **read}
+    kind = "classic" if members or group.protocol_type else "simple"  # it commits, and never had a member
+    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": kind, "sentences": sentences}
+    facts["assigned_data"] = assigned_data
+    return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
+
+
+def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
+    """What a member wants and holds; while the group rebalances a broker tells what it holds alone, or neither."""
+    subscription = read_subscription(metadata) if metadata else None
+    assigned = read_assignment(assignment) if assignment else None
+    owned = _by_topic(assigned.partitions) if assigned else {}
+    return {
+        "rack": subscription.rack if subscription else None,
+        # While the group rebalances the broker tells no subscription: what a member holds is what we can know of it.
+        "topics": sorted(set(subscription.topics) if subscription else owned),
+        "owned": owned,
+        "assigned_data": bool(assigned and assigned.user_data),
+    }
+
+
+def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
+    """What ConsumerGroupDescribe tells of a KIP-848 group."""
+    members: dict[str, dict[str, Any]] = {}
+    carriers = [(_seat(member), part) for member, part in readable(group["members"])]
+    group = {**group, "members": [member for member in group["members"] if not carried_by(member)]}
+    # An expression is resolved by the broker; what all that subscribe by it are given is what we can know of it.
+    resolved: dict[str, set[str]] = {}
+    for member in group["members"]:
+        if member["subscribed_topic_regex"]:
+            lists = [*member["assignment"]["topic_partitions"], *member["target_assignment"]["topic_partitions"]]
+            names = {entry["topic_name"] for entry in lists if entry["partitions"]}
+            resolved.setdefault(member["subscribed_topic_regex"], set()).update(names)
+    for member in group["members"]:
+        owned = _by_topic((p["topic_name"], p["partitions"]) for p in member["assignment"]["topic_partitions"])
+        by_expression = resolved.get(member["subscribed_topic_regex"] or "", set())
+        members[member["member_id"]] = {
+            "instance_id": member["instance_id"],
+            "client_id": member["client_id"],
+            "host": member["client_host"],
+            "rack": member["rack_id"],
+            "topics": sorted({*member["subscribed_topic_names"], *by_expression}),
+            "owned": owned,
+        }
+    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
+    facts["sentences"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
+    facts["carriers"], facts["carried"] = carriers, [part for _, part in carriers]
+    facts["targets"] = {
+        member["member_id"]: _by_topic(
+            (entry["topic_name"], entry["partitions"]) for entry in member["target_assignment"]["topic_partitions"]
+        )
+        for member in group["members"]
+    }
+    lists = [
+        member[field]["topic_partitions"]
+        for member in group["members"]
+        for field in ("assignment", "target_assignment")
+    ]
+    parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
+    ids = {entry["topic_name"]: known for entry in parts if (known := topic_id_text(entry["topic_id"])) is not None}
+    facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
+    facts["sentences"] += facts["governed"].sentences if facts["governed"] else ()
+    facts["classic_members"] = [
+        member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC
+    ]
+    facts |= {
+        "generation": group["group_epoch"],
+        "assignment_epoch": group["assignment_epoch"],
+        "as_records": partial(consumer_records, group),
+    }
+    return {**facts, "members": members, "wanted": _wanted(members)}
+
+
+def _seat(member: Mapping[str, Any]) -> dict[str, Any]:
+    """Who a carrier is."""
+    return {name: member[name] for name in ("member_id", "instance_id", "client_id", "client_host", "member_epoch")}
+
+
+def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
+    """A described KIP-848 group in the form of the records that would have come to it; see ``tasks_and_shares``."""
+    name, members = group["group_id"], {member["member_id"]: member for member in group["members"]}
+    yield from tasks_and_shares.of_members(name, 5, {m: _member_body(body, group) for m, body in members.items()})
+    for key_type, lists, field in (
+        (7, "topicPartitions", "target_assignment"),
+        (8, "assignedPartitions", "assignment"),
+    ):
+        bodies = {
+            m: {
+                lists: [
+                    {"topicId": topic_id_text(entry["topic_id"]), "partitions": entry["partitions"]}
+                    for entry in body[field]["topic_partitions"]
+                ]
+            }
+            for m, body in members.items()
+        }
+        yield from tasks_and_shares.of_members(name, key_type, bodies)
+    yield from tasks_and_shares.of_epochs(name, 3, 6, group)
+
+
+def _member_body(member: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "instanceId": member["instance_id"],
+        "rackId": member["rack_id"],
+        "clientId": member["client_id"],
+        "clientHost": member["client_host"],
+        "subscribedTopicNames": member["subscribed_topic_names"],
+        "subscribedTopicRegex": member["subscribed_topic_regex"],
+        "serverAssignor": group["assignor_name"] or None,
+    }
+
+
+def _by_topic(pairs: Iterable[tuple[str, Sequence[int]]]) -> dict[str, list[int]]:
+    """Topic to ascending ids; foreign bytes may name a topic twice."""
+    ids_of: dict[str, set[int]] = {}
+    for topic, numbers in pairs:
+        ids_of.setdefault(topic, set()).update(numbers)
+    return {topic: sorted(numbers) for topic, numbers in sorted(ids_of.items()) if numbers}
+
+
+def _wanted(members: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return {topic for member in members.values() for topic in (*member["topics"], *member["owned"])}

@@ -1,0 +1,46 @@
+"""What a folder remembers: the groups and histories of a dump or of the pipeline's tables, whichever it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from apportion.errors import BadInput, MissingExtra
+from apportion.history.group_history import GroupHistories
+from apportion.sources import sniff
+from apportion.sources.described_group import Observed
+
+
+def reader_of(path: str | Path) -> Any:
+    """The module that reads the folder: ``dump`` or ``tables``, which have the same functions."""
+    if not Path(path).is_dir():
+        obstacle = "a file" if Path(path).exists() else "no such folder"
+        raise BadInput(str(path), obstacle, "a folder: a dump (records/) or the pipeline's tables (silver/, gold/)")
+    kind = sniff.folder_kind(str(path))
+    try:
+        from apportion.sources import dump, tables
+    except ModuleNotFoundError:
+        raise MissingExtra(f"Reading a {kind}", "spark") from None
+    return dump if kind == "dump" else tables
+
+
+def load_histories(path: str | Path) -> GroupHistories:
+    """Every group of the folder; ``memory.group(name).replay("sticky")`` is the JSON of ``apportion replay``."""
+    histories: GroupHistories = reader_of(path).load_histories(path)
+    return histories
+
+
+def next_offsets(path: str | Path) -> dict[int, int]:
+    """Partition of ``__consumer_offsets`` to the first offset behind what the folder has, for whoever reads on."""
+    offsets: dict[int, int] = reader_of(path).next_offsets(path)
+    return offsets
+
+
+def groups_in_folder(path: str | Path) -> list[Observed]:
+    """Every living group of the folder, described at its newest records."""
+    living = load_histories(path).living
+    if not living:
+        raise BadInput(str(path), "no group", "records or tables of at least one group")
+    from apportion.sources.dump import observed
+
+    return [observed(group) for group in living]

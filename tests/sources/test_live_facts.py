@@ -1,0 +1,131 @@
+"""What a coordinator's answers tell of a group, put together: no broker is needed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from apportion.arrays import NOBODY
+from apportion.model.build import build
+from apportion.report.describing import ShownGroup
+from apportion.report.verdicts import judge
+from apportion.sources import group_descriptions, live
+from apportion.sources.described_group import Observed
+from apportion.wire.assignment import Assignment, write_assignment
+
+
+def test_while_a_group_rebalances_a_member_wants_what_it_holds() -> None:
+    """The broker tells its assignment then, and no subscription: its claims contradict nothing."""
+    from kafka.protocol.admin.groups import DescribeGroupsResponse
+
+    described = DescribeGroupsResponse.DescribedGroup
+    holds = write_assignment(Assignment((("t", (0, 1)),)))
+    members = [
+        described.DescribedGroupMember(
+            member_id=name, client_id="c", client_host="/h", member_metadata=b"", member_assignment=assigned
+        )
+        for name, assigned in (("old", holds), ("new", b""))
+    ]
+    facts = group_descriptions.classic_facts(
+        described(group_id="g", group_state="PreparingRebalance", protocol_data="range", members=members)
+    )
+    entries = {"t": {p: {"partition": p, "begin": 0, "end": 9} for p in range(3)}}
+    group = build(live.observed_group("g", facts, {("t", 0): 4}, entries).raw)
+    assert group.owner.tolist() == [0, 0, NOBODY] or group.owner.tolist() == [1, 1, NOBODY]
+    odd = judge(ShownGroup(group, Observed({}, state=facts["state"]))).odd
+    assert odd[0].startswith("It is rebalancing (PreparingRebalance)")
+    assert not [text for text in odd if "contradict" in text or "wanted by nobody" in text]
+
+
+def test_members_that_subscribe_by_one_expression_want_the_same() -> None:
+    """As from the records: an idle member wants what another one with its expression was given, and no more."""
+
+    def held(topics: str) -> dict[str, Any]:
+        return {"topic_partitions": [{"topic_name": topic, "partitions": [0]} for topic in topics.split()]}
+
+    def member(name: str, expression: str | None, now: str = "", due: str = "") -> dict[str, Any]:
+        known = dict.fromkeys(("instance_id", "client_id", "client_host", "rack_id"))
+        wants = {"subscribed_topic_names": ["named"], "subscribed_topic_regex": expression}
+        return {**known, **wants, "member_id": name, "assignment": held(now), "target_assignment": held(due)}
+
+    group = {
+        "group_id": "g", "group_state": "Stable", "assignor_name": "uniform", "group_epoch": 3, "assignment_epoch": 3,
+        "members": [member("a", "t.*", "t1", "t1"), member("b", "t.*", "", "t2"), member("idle", "t.*"),
+                    member("other", "u.*"), member("plain", None, "named")],
+    }  # fmt: skip
+    assert {name: fields["topics"] for name, fields in group_descriptions.consumer_facts(group)["members"].items()} == {
+        **{name: ["named", "t1", "t2"] for name in ("a", "b", "idle")}, "other": ["named"], "plain": ["named"],
+    }  # fmt: skip
+
+
+def test_a_group_is_put_together_in_one_walk_over_its_commits() -> None:
+    """Not in one for each topic. What it committed outside its topics stays, what is not there is left out."""
+    walks: list[str] = []
+
+    class Commits(dict[tuple[str, int], int]):
+        def __iter__(self) -> Iterator[tuple[str, int]]:
+            walks.append("keys")
+            return super().__iter__()
+
+        def items(self) -> Any:
+            walks.append("items")
+            return super().items()
+
+    topics = [f"t{n}" for n in range(20)]
+    entries = {topic: {p: {"partition": p, "end": 9} for p in range(3)} for topic in topics}
+    committed = Commits({(topic, p): p for topic in topics for p in range(3)} | {("old", 3): 4})
+    facts = {"wanted": {*topics, "gone"}, "kind": "classic", "members": {}, "state": "Empty", "protocol": None}
+    raw = live.observed_group("g", {**facts, "generation": None, "sentences": []}, committed, entries).raw
+    assert walks == ["items"]
+    assert raw["topics"].keys() == {*topics, "old"}
+    assert raw["topics"]["old"] == [{"partition": 3, "committed": 4}]
+    assert raw["topics"]["t7"][2] == {"partition": 2, "end": 9, "committed": 2}
+
+
+def test_tasks_beyond_the_end_of_a_narrower_topic_are_nobodys_partitions_and_other_kinds_keep_all() -> None:
+    entries = {"t": {p: {"partition": p, "end": 9} for p in range(3)}, "u": {0: {"partition": 0, "end": 9}}}
+    wants = ["t", "u", "gone"]
+    members = {
+        "a": {"topics": wants, "owned": {"t": [0, 2], "u": [0, 2], "gone": [0]}, "rack": ""},
+        "b": {"topics": wants, "owned": {"u": [1]}, "client_id": "c"},
+        "c": {"topics": [], "owned": {}},
+    }
+    facts = {"wanted": {"t", "u", "gone"}, "members": members, "state": "Stable", "protocol": None}
+    owned = {}
+    for kind in ("streams", "consumer", "classic"):
+        seen = live.observed_group("g", {**facts, "kind": kind, "generation": 3, "sentences": []}, {}, entries)
+        assert [seen.kind, sorted(seen.raw["topics"])] == [kind, ["t", "u"]]
+        owned[kind] = seen.raw["members"]
+    whole = {"topics": wants, "generation": 0}
+    assert owned["streams"] == {
+        "a": {**whole, "owned": {"t": [0, 2], "u": [0]}},
+        "b": {**whole, "owned": {}, "client_id": "c"},
+        "c": {"topics": []},
+    }
+    assert (
+        owned["consumer"]
+        == owned["classic"]
+        == {
+            "a": {**whole, "owned": members["a"]["owned"]},
+            "b": {**whole, "owned": {"u": [1]}, "client_id": "c"},
+            "c": {"topics": []},
+        }
+    )
+
+
+@pytest.mark.parametrize("bytes_", [b"\xff" * 9, b"\x00\x01\x7f\xff\xff\xff", b"\x00", b"{}"])
+def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> None:
+    from kafka.protocol.admin.groups import DescribeGroupsResponse
+
+    described = DescribeGroupsResponse.DescribedGroup
+    member = described.DescribedGroupMember(
+        member_id="m", client_id="c", client_host="/h", member_metadata=bytes_, member_assignment=bytes_
+    )
+    told = group_descriptions.classic_facts(
+        described(group_id="g", group_state="Stable", protocol_data="range", members=[member])
+    )
+    assert told["members"]["m"]["topics"] == []
+    assert told["members"]["m"]["owned"] == {}
+    assert told["sentences"][0].startswith("What m says is no consumer's: ")
