@@ -22,9 +22,9 @@ from statistics import median
 from typing import Any
 
 from apportion.assignors import find
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
 from bench.cells import Cell
 from bench.leader import kafka_python, logged, metadata
 from bench.matrix import planned, timed

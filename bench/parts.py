@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from apportion.assignors import find
-from apportion.clients import bridge
+from apportion.clients.group import bridge
 from apportion.clients.kafka_python import coordinator
 from apportion.model.to_names import collector_paused
 from bench.cells import Cell

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from apportion import whatif
-from apportion.clients import joined_group
+from apportion.clients.group import joined_group
 from apportion.model import edits
 from apportion.model.build import build
 from apportion.model.group import Group

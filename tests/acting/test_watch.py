@@ -14,9 +14,9 @@ import pytest
 import apportion
 from apportion.acting.loop import KnownLoad
 from apportion.acting.rule import Acting, Outlook, acts_at_most, decide, is_resting, resting, saved
-from apportion.clients import acting as acting_module
-from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
-from apportion.clients.bridge import bridge_for
+from apportion.clients.group import acting as acting_module
+from apportion.clients.group.acting import LagWatch, PinnedPlan, SampledFeed
+from apportion.clients.group.bridge import bridge_for
 from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput, UnknownName
 from apportion.history.member_speeds import Speed

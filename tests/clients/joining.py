@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_bridge import MemberBridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.member_bridge import MemberBridge
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.subscription import Subscription, write_subscription
 

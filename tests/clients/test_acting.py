@@ -11,10 +11,10 @@ import pytest
 from tests.clients.joining import JoiningMember, assign
 
 from apportion.clients import Acting
-from apportion.clients import acting as acting_module
-from apportion.clients.bridge import Bridge
+from apportion.clients.group import acting as acting_module
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.options import Options
 from apportion.clients.lag_feed import LagFeed
-from apportion.clients.options import Options
 from apportion.errors import BadInput
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription

@@ -13,9 +13,9 @@ from aiokafka.protocol.group import JoinGroupResponse_v5
 from aiokafka.protocol.metadata import MetadataResponse_v1
 
 from apportion.clients import aio_kafka, kafka_python
-from apportion.clients.adapter import Adapter, install, strategies_for
-from apportion.clients.bridge import Bridge
-from apportion.clients.options import Options
+from apportion.clients.group.adapter import Adapter, install, strategies_for
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.options import Options
 from apportion.errors import BadInput
 from apportion.wire.subscription import Subscription, write_subscription
 

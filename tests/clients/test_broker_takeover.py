@@ -19,9 +19,9 @@ from tests.support.member import PythonMember
 
 import apportion
 from apportion.cli import main
-from apportion.clients.bridge import Bridge
-from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.broker_takeover import StrategyNotAsked, TakeoverWatch
+from apportion.clients.group.options import Options
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker
 

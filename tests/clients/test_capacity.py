@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.clients.joining import JoiningMember, assign
 
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
 from apportion.errors import BadInput
 from apportion.strategy.codec import Claim, Holding, Stateless
 from apportion.wire.assignment import Assignment

@@ -13,7 +13,7 @@ import pytest
 
 import apportion.clients
 from apportion.clients.aio_kafka.coordinator import ApportionGroupCoordinator
-from apportion.clients.client_versions import (
+from apportion.clients.group.client_versions import (
     AIOKAFKA,
     KAFKA_PYTHON,
     SupportedClient,
@@ -142,7 +142,7 @@ def test_one_place_alone_assigns_to_a_class_or_an_object_of_a_client() -> None:
                 owner = ast.unparse(attribute.value)
                 if owner not in {"self", "cls"} | OBJECTS_OF_OURS and ast.unparse(attribute) not in OBJECTS_OF_OURS:
                     strange[f"{path.relative_to(folder)}: {ast.unparse(attribute)}"] = attribute
-    assert list(strange) == ["adapter.py: base.__new__"]
+    assert list(strange) == ["group/adapter.py: base.__new__"]
 
 
 def test_no_class_of_ours_has_a_field_that_its_client_sets_in_its_own_way() -> None:

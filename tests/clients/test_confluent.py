@@ -17,7 +17,7 @@ from tests.serve.running import until
 
 from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer
-from apportion.clients.confluent_settings import member_settings
+from apportion.clients.confluent.settings import member_settings
 from apportion.clients.kafka_python import assignor
 from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput

@@ -16,8 +16,8 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import CommitFailedError, KafkaTimeoutError, MessageSizeTooLargeError
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
-from apportion.clients.restore import EPOCH
-from apportion.clients.stores import SqliteStore
+from apportion.clients.runtime.restore import EPOCH
+from apportion.clients.runtime.stores import SqliteStore
 from apportion.clients.tasks import TaskRunner
 from apportion.errors import BadInput, Unavailable
 from apportion.server_side.java_hash import string_hash
@@ -315,8 +315,8 @@ def test_a_task_that_an_open_transaction_holds_up_says_so_with_the_command_that_
     words: WordCounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, held: str
 ) -> None:
     """As where Kafka lost the marker of an aborted one (KAFKA-20734): by itself it would wait for ever, in silence."""
-    monkeypatch.setattr("apportion.clients.restore.HELD_S", 0.5)
-    monkeypatch.setattr("apportion.clients.input_watch.STANDS_LOOKS", 2)
+    monkeypatch.setattr("apportion.clients.runtime.restore.HELD_S", 0.5)
+    monkeypatch.setattr("apportion.clients.runtime.input_watch.STANDS_LOOKS", 2)
     hanging = KafkaProducer(bootstrap_servers=words.broker.bootstrap, transactional_id=new_name("hanging"))
     hanging.init_transactions()
     hanging.begin_transaction()

@@ -20,8 +20,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError
 
-from apportion.clients.adapter import Forked
 from apportion.clients.confluent import GroupConsumer
+from apportion.clients.group.adapter import Forked
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
 
@@ -82,7 +82,7 @@ def alarm() -> Iterator[Callable[[float], None]]:
 
     def ring(_: int, frame: FrameType | None) -> None:
         while frame is not None:
-            if frame.f_code.co_filename.endswith("clients/confluent.py"):
+            if frame.f_code.co_filename.endswith("clients/confluent/consumer.py"):
                 raise Alarm
             frame = frame.f_back
         signal.setitimer(signal.ITIMER_REAL, 0.002)

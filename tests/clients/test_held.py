@@ -11,9 +11,9 @@ import pytest
 
 from apportion import Group
 from apportion.arrays import NOBODY, Ints
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
 from apportion.strategy import Claim, Holding, Subscription, UserDataCodec
 from apportion.strategy.codec import InSubscription, InUserData, Stateless
 from apportion.testing import ContractBroken, check_assignor

@@ -13,10 +13,10 @@ import pytest
 from apportion.arrays import CAPACITY_MAX
 from apportion.assignors.failover import Priority
 from apportion.assignors.sticky_stream_join import StreamJoin
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
-from apportion.clients.topic_metadata import ClientMetadata, describe_topics
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClientMetadata, describe_topics
 from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact

@@ -12,9 +12,9 @@ import pytest
 from tests.clients.joining import JoiningMember, assign
 from tests.serve.running import until
 
-from apportion.clients.bridge import Bridge
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.options import Options
 from apportion.clients.lag_feed import LagFeed, Sampled, folder_offsets, kafka_offsets
-from apportion.clients.options import Options
 from apportion.testing.broker import Broker
 from apportion.wire.subscription import Subscription
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
-from apportion.clients.topic_metadata import ClientMetadata
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.wire.assignment import read_assignment
 
 from .metadata import Cluster

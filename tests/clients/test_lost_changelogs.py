@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from apportion.clients.restore import EPOCH, Restorer
-from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import SqliteStore
+from apportion.clients.runtime.restore import EPOCH, Restorer
+from apportion.clients.runtime.state_dir import StateFolder
+from apportion.clients.runtime.stores import SqliteStore
 from apportion.tasks.topology import Subtopology, Task, Topology
 from apportion.testing.broker import Broker
 

@@ -10,8 +10,8 @@ from tests.clients.joining import JoiningMember, assign
 from tests.support.member import PythonMember
 
 from apportion.assignors import find
-from apportion.clients.bridge import Bridge
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.options import Options
 from apportion.strategy.codec import Holding
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apportion.clients.protocol_selection import NoCommonStrategy, chosen
+from apportion.clients.group.protocol_selection import NoCommonStrategy, chosen
 from apportion.testing.broker import Broker
 
 from .groups import Members, new_name, settle

@@ -13,8 +13,8 @@ import pytest
 from tests.clients.joining import JoiningMember, assign
 
 from apportion.arrays import NOBODY
-from apportion.clients.bridge import Bridge
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.options import Options
 from apportion.clients.rebalance import PlannedRebalance, record
 from apportion.model.build import build
 from apportion.model.plan import hand_over

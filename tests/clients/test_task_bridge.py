@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from tests.clients.joining import JoiningMember, assign
 from tests.support.examples import examples
 
-from apportion.clients.bridge import Bridge
-from apportion.clients.options import Options
-from apportion.clients.task_bridge import PROTOCOL, TaskBridge
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.options import Options
+from apportion.clients.runtime.task_bridge import PROTOCOL, TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.wire.assignment import Assignment

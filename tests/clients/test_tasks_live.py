@@ -21,9 +21,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from tests.serve.running import until
 
-from apportion.clients.restore import EPOCH, Restorer
-from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import SqliteStore
+from apportion.clients.runtime.restore import EPOCH, Restorer
+from apportion.clients.runtime.state_dir import StateFolder
+from apportion.clients.runtime.stores import SqliteStore
 from apportion.clients.tasks import TaskRunner
 from apportion.errors import Unavailable
 from apportion.tasks.settings import TaskSettings
@@ -291,7 +291,7 @@ def test_a_runner_that_cannot_be_made_leaves_nothing_behind(
                 consumer=consumer,
             )
     until(lambda: set(threading.enumerate()) <= before)
-    take = f"from apportion.clients.state_dir import StateFolder; StateFolder.of({str(tmp_path)!r}).close()"
+    take = f"from apportion.clients.runtime.state_dir import StateFolder; StateFolder.of({str(tmp_path)!r}).close()"
     assert subprocess.run([sys.executable, "-c", take], check=False, capture_output=True).returncode == 1
     ours.close()
     subprocess.run([sys.executable, "-c", take], check=True)
@@ -369,7 +369,7 @@ def test_a_folder_of_the_process_that_forked_is_refused_to_the_fork(tmp_path: Pa
     """Two processes would write one store; and the lock must not outlive the process that has it in its forks."""
     script = f"""
 import os, time
-from apportion.clients.state_dir import StateFolder
+from apportion.clients.runtime.state_dir import StateFolder
 ours = StateFolder.of({str(tmp_path)!r})
 if os.fork():
     print(os.wait()[1])
@@ -399,7 +399,7 @@ def test_a_folder_on_a_disk_that_was_full_is_begun_once_there_is_room(tmp_path: 
     """No file may grow in the child: what it leaves is no torn id, at which every later start would fail."""
     begins = f"""
 import resource
-from apportion.clients.state_dir import StateFolder
+from apportion.clients.runtime.state_dir import StateFolder
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 StateFolder.of({str(tmp_path)!r})
 """
@@ -671,7 +671,7 @@ def test_a_callback_that_raises_leaves_nothing_open_and_a_second_close_does_noth
         a.close()
     assert (a.active, other.claimed(), a._consumer._closed, a._restorer._consumer._closed) == ([], {}, True, True)
     a.close()
-    command = f"from apportion.clients.state_dir import StateFolder; StateFolder.of({str(other.path)!r})"
+    command = f"from apportion.clients.runtime.state_dir import StateFolder; StateFolder.of({str(other.path)!r})"
     for taken in (True, False):
         stranger = subprocess.run([sys.executable, "-c", command], check=False, capture_output=True, text=True)
         assert ("in use by another process" in stranger.stderr) == taken == bool(stranger.returncode)
@@ -718,7 +718,7 @@ def test_a_task_whose_file_another_thread_of_the_process_keeps_says_which(
     app: Callable[..., App], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """That thread hangs in its work, and so has not heard that the task is another's."""
-    monkeypatch.setattr("apportion.clients.restore.ABSENT_S", 0.5)
+    monkeypatch.setattr("apportion.clients.runtime.restore.ABSENT_S", 0.5)
     one = app(partitions=1)
     hanging = one.start("hanging", process="p", session_timeout_ms=3000)
     one.until("it runs", lambda: len(hanging.active) == 1)

@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 from apportion.assignors import find
-from apportion.clients.bridge import Bridge
 from apportion.clients.confluent import GroupConsumer
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
-from apportion.clients.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum, stays_until_warm
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum, stays_until_warm
 from apportion.errors import BadInput
 from apportion.model.build import build
 from apportion.strategy.codec import Holding, with_facts

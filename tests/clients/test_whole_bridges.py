@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from tests.clients.joining import JoiningMember, assign
 
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClientMetadata
+from apportion.clients.group.warm_up import WarmUp
 from apportion.clients.lag_feed import LagFeed
-from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance
-from apportion.clients.topic_metadata import ClientMetadata
-from apportion.clients.warm_up import WarmUp
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.subscription import Subscription, write_subscription
 from apportion.wire.user_data import write_sticky
@@ -147,7 +147,7 @@ def test_readiness_travels_only_where_a_member_warms_up() -> None:
 def test_warm_ups_wait_as_long_as_they_may_and_say_what_is_cold(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from apportion.clients import warm_up
+    from apportion.clients.group import warm_up
 
     now = SimpleNamespace(s=100.0)
     monkeypatch.setattr(warm_up, "time", SimpleNamespace(monotonic=lambda: now.s))

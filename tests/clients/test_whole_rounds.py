@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from tests.clients.joining import JoiningMember, assign
 
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClientMetadata, can_exist, describe_topics
+from apportion.clients.group.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum
 from apportion.clients.lag_feed import folder_offsets
-from apportion.clients.options import Options
 from apportion.clients.rebalance import Causes, LeadersView
-from apportion.clients.task_bridge import TaskBridge
-from apportion.clients.topic_metadata import ClientMetadata, can_exist, describe_topics
-from apportion.clients.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum
+from apportion.clients.runtime.task_bridge import TaskBridge
 from apportion.errors import Unavailable
 from apportion.model.group_json import read_group
 from apportion.strategy.codec import with_facts

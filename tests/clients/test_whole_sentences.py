@@ -12,14 +12,14 @@ from tests.clients.joining import JoiningMember, assign
 
 import apportion
 from apportion.acting.rule import Acting
-from apportion.clients import protocol_selection
-from apportion.clients.bridge import Bridge, bridge_for, require_client_side
-from apportion.clients.broker_takeover import TakeoverWatch, policy, sentence
-from apportion.clients.confluent_settings import member_settings, rack_of
-from apportion.clients.error_sentences import sentence as error_sentence
+from apportion.clients.confluent.settings import member_settings, rack_of
+from apportion.clients.group import protocol_selection
+from apportion.clients.group.bridge import Bridge, bridge_for, require_client_side
+from apportion.clients.group.broker_takeover import TakeoverWatch, policy, sentence
+from apportion.clients.group.error_sentences import sentence as error_sentence
+from apportion.clients.group.member_facts import MemberFacts
+from apportion.clients.group.options import Options
 from apportion.clients.lag_feed import LagFeed, Sampled
-from apportion.clients.member_facts import MemberFacts
-from apportion.clients.options import Options
 from apportion.clients.rebalance import PlannedRebalance, line_of
 from apportion.errors import BadInput
 from apportion.model.facts import CAPACITY, Fact

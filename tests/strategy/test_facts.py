@@ -16,10 +16,10 @@ from tests.clients.joining import JoiningMember, assign
 import apportion
 from apportion import Fact, Group
 from apportion.arrays import NOBODY, Ints
-from apportion.clients.bridge import Bridge
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_facts import FactSource
-from apportion.clients.options import Options
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.member_facts import FactSource
+from apportion.clients.group.options import Options
 from apportion.errors import BadInput
 from apportion.model.edits import with_changed_members, with_partitions
 from apportion.strategy import (

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from apportion.clients.error_sentences import sentence
+from apportion.clients.group.error_sentences import sentence
 from apportion.errors import BadInput, MissingExtra, Unavailable
 from apportion.sources import nudge_commit
 

@@ -35,7 +35,8 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
 
     raise MissingExtra("apportion.clients.tasks", "kafka-python") from None
 
-from apportion.clients.delivery import (
+from apportion.clients.kafka_python import KafkaPythonAssignor
+from apportion.clients.runtime.delivery import (
     DEADLINE_S,
     AtLeastOnce,
     Delivery,
@@ -48,12 +49,11 @@ from apportion.clients.delivery import (
     is_fenced,
     may_pass,
 )
-from apportion.clients.input_watch import InputWatch
-from apportion.clients.kafka_python import KafkaPythonAssignor
-from apportion.clients.restore import EPOCH, Restorer
-from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import Open, SqliteStore, State, StoreOrigin
-from apportion.clients.task_bridge import TaskBridge
+from apportion.clients.runtime.input_watch import InputWatch
+from apportion.clients.runtime.restore import EPOCH, Restorer
+from apportion.clients.runtime.state_dir import StateFolder
+from apportion.clients.runtime.stores import Open, SqliteStore, State, StoreOrigin
+from apportion.clients.runtime.task_bridge import TaskBridge
 from apportion.errors import BadInput, Unavailable
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology

@@ -13,14 +13,14 @@ try:
     from apportion.clients.aio_kafka.coordinator import ApportionGroupCoordinator, NotAsked
     from apportion.clients.aio_kafka.strategy import AioKafkaAssignor, assignor
 except ImportError as error:  # pragma: no cover - tried in an environment without the client
-    from apportion.clients.client_versions import AIOKAFKA, unusable
+    from apportion.clients.group.client_versions import AIOKAFKA, unusable
 
     if (error.name or "").partition(".")[0] != "aiokafka":
         raise
     raise unusable(AIOKAFKA, "apportion.clients.aio_kafka") from None
 
-from apportion.clients.adapter import install
-from apportion.clients.client_versions import AIOKAFKA, require_known
+from apportion.clients.group.adapter import install
+from apportion.clients.group.client_versions import AIOKAFKA, require_known
 
 __all__ = ["AioKafkaAssignor", "NotAsked", "assignor"]
 

@@ -31,15 +31,15 @@ from aiokafka.errors import (
 from aiokafka.protocol.admin import DescribeGroupsRequest
 from aiokafka.protocol.group import JoinGroupRequest
 
-from apportion.clients.adapter import strategies_for
 from apportion.clients.aio_kafka.messages import GroupDescribe
 from apportion.clients.aio_kafka.strategy import REPLICAS, AioKafkaAssignor
-from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
-from apportion.clients.client_versions import overrides
-from apportion.clients.error_sentences import sentence
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.protocol_selection import names_itself, refused
-from apportion.clients.topic_metadata import ClientMetadata, can_exist
+from apportion.clients.group.adapter import strategies_for
+from apportion.clients.group.broker_takeover import StrategyNotAsked, TakeoverWatch
+from apportion.clients.group.client_versions import overrides
+from apportion.clients.group.error_sentences import sentence
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.protocol_selection import names_itself, refused
+from apportion.clients.group.topic_metadata import ClientMetadata, can_exist
 
 log = logging.getLogger("apportion.clients")
 

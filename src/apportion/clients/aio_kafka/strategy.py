@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
-from apportion.clients.adapter import Adapter, assignor_for
-from apportion.clients.bridge import Bridge, bridge_for
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.topic_metadata import ClientMetadata
+from apportion.clients.group.adapter import Adapter, assignor_for
+from apportion.clients.group.bridge import Bridge, bridge_for
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import write_subscription
 

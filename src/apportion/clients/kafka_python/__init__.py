@@ -14,14 +14,14 @@ try:
     from apportion.clients.kafka_python.fetcher import ApportionFetcher
     from apportion.clients.kafka_python.strategy import KafkaPythonAssignor, assignor
 except ImportError as error:  # pragma: no cover - tried in an environment without the client
-    from apportion.clients.client_versions import KAFKA_PYTHON, unusable
+    from apportion.clients.group.client_versions import KAFKA_PYTHON, unusable
 
     if (error.name or "").partition(".")[0] != "kafka":
         raise
     raise unusable(KAFKA_PYTHON, "apportion.clients.kafka_python") from None
 
-from apportion.clients.adapter import install
-from apportion.clients.client_versions import KAFKA_PYTHON, require_known
+from apportion.clients.group.adapter import install
+from apportion.clients.group.client_versions import KAFKA_PYTHON, require_known
 
 __all__ = ["KafkaPythonAssignor", "NotAsked", "assignor"]
 

@@ -39,14 +39,14 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.structs import MemberState
 
-from apportion.clients.adapter import Forked, strategies_for
-from apportion.clients.broker_takeover import StrategyNotAsked, TakeoverWatch
-from apportion.clients.client_versions import overrides
-from apportion.clients.error_sentences import sentence
-from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.group.adapter import Forked, strategies_for
+from apportion.clients.group.broker_takeover import StrategyNotAsked, TakeoverWatch
+from apportion.clients.group.client_versions import overrides
+from apportion.clients.group.error_sentences import sentence
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.protocol_selection import names_itself, refused
+from apportion.clients.group.topic_metadata import can_exist
 from apportion.clients.kafka_python.strategy import KafkaPythonAssignor
-from apportion.clients.protocol_selection import names_itself, refused
-from apportion.clients.topic_metadata import can_exist
 from apportion.errors import UnreadableBytes
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 

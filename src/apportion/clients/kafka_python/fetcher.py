@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.consumer.fetcher import Fetcher
 
-from apportion.clients.client_versions import overrides
+from apportion.clients.group.client_versions import overrides
 
 
 class ApportionFetcher(Fetcher):  # type: ignore[misc]

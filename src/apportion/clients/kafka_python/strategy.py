@@ -10,11 +10,11 @@ from typing import Any, Final
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from apportion.clients.adapter import Adapter, assignor_for
-from apportion.clients.bridge import bridge_for
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.member_bridge import MemberBridge
-from apportion.clients.topic_metadata import ClientMetadata
+from apportion.clients.group.adapter import Adapter, assignor_for
+from apportion.clients.group.bridge import bridge_for
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.member_bridge import MemberBridge
+from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import write_subscription

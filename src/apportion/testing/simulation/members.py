@@ -15,9 +15,9 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from apportion.clients.group.leaving import leave
 from apportion.clients.kafka_python import assignor
-from apportion.clients.leaving import leave
-from apportion.clients.stores import SqliteStore, Store
+from apportion.clients.runtime.stores import SqliteStore, Store
 from apportion.clients.tasks import TaskRunner
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.testing.simulation.checks import Checks

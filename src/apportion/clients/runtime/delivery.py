@@ -32,8 +32,8 @@ from kafka.errors import (
     UnknownMemberIdError,
 )
 
-from apportion.clients.error_sentences import sentence
-from apportion.clients.stores import State, Store
+from apportion.clients.group.error_sentences import sentence
+from apportion.clients.runtime.stores import State, Store
 from apportion.errors import Unavailable
 from apportion.tasks.topology import Task
 

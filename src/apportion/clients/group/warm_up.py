@@ -30,7 +30,7 @@ from zlib import crc32
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.clients.joined_group import JoinedGroup
+from apportion.clients.group.joined_group import JoinedGroup
 from apportion.model.facts import Fact
 from apportion.model.group import Group
 from apportion.model.to_names import partitions_to_names

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from apportion.acting.rule import Acting
-from apportion.clients.acting import SampledFeed
-from apportion.clients.member_facts import FactSource
+from apportion.clients.group.acting import SampledFeed
+from apportion.clients.group.member_facts import FactSource
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
 from apportion.model.facts import CAPACITY, MEMBER_FIELDS

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer
 
-from apportion.clients.log_offsets import LogOffsets
+from apportion.clients.runtime.log_offsets import LogOffsets
 
 log = logging.getLogger("apportion.clients")
 

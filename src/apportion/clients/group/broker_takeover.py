@@ -17,7 +17,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from apportion.clients.member_bridge import MemberBridge
+from apportion.clients.group.member_bridge import MemberBridge
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.errors import ApportionError, BadInput
 from apportion.strategy.traits import OnForeign, traits_of

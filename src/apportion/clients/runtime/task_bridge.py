@@ -14,11 +14,11 @@ from typing import Final, Self
 import numpy as np
 
 from apportion.assignors.streams import Streams
-from apportion.clients.broker_takeover import policy
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
+from apportion.clients.group.broker_takeover import policy
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClusterMetadata
 from apportion.clients.rebalance import line_of
-from apportion.clients.topic_metadata import ClusterMetadata
 from apportion.strategy.codec import Holding
 from apportion.tasks.application_state import Process
 from apportion.tasks.plan import TaskPlan, plan_tasks

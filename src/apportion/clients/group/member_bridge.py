@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, Self
 
-from apportion.clients.joined_group import JoinedGroup
-from apportion.clients.options import Options
-from apportion.clients.topic_metadata import ClusterMetadata
+from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClusterMetadata
 from apportion.strategy.traits import OnForeign
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Self, TypeVar
 
-from apportion.clients.bridge import Bridge
-from apportion.clients.member_bridge import MemberBridge
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.member_bridge import MemberBridge
 from apportion.errors import ApportionError
 
 P = ParamSpec("P")

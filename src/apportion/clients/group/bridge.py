@@ -30,14 +30,14 @@ from apportion.acting.loop import with_free_counts
 from apportion.acting.rule import Acting
 from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors import Assignor, find
-from apportion.clients.acting import LagWatch, PinnedPlan, SampledFeed
-from apportion.clients.broker_takeover import policy
-from apportion.clients.joined_group import JoinedGroup, Memories
-from apportion.clients.member_facts import FactSource, MemberFacts
-from apportion.clients.options import OffsetFeed, Options
+from apportion.clients.group.acting import LagWatch, PinnedPlan, SampledFeed
+from apportion.clients.group.broker_takeover import policy
+from apportion.clients.group.joined_group import JoinedGroup, Memories
+from apportion.clients.group.member_facts import FactSource, MemberFacts
+from apportion.clients.group.options import OffsetFeed, Options
+from apportion.clients.group.topic_metadata import ClusterMetadata, Topic, describe_topics
+from apportion.clients.group.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
 from apportion.clients.rebalance import Causes, LeadersView, OnPlan, PlannedRebalance, line_of, record
-from apportion.clients.topic_metadata import ClusterMetadata, Topic, describe_topics
-from apportion.clients.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group

@@ -16,9 +16,9 @@ from typing import Any, Final
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
-from apportion.clients.log_offsets import LogOffsets
-from apportion.clients.state_dir import StateFolder
-from apportion.clients.stores import Open, Store, StoreOrigin
+from apportion.clients.runtime.log_offsets import LogOffsets
+from apportion.clients.runtime.state_dir import StateFolder
+from apportion.clients.runtime.stores import Open, Store, StoreOrigin
 from apportion.tasks.topology import Task, Topology
 
 log = logging.getLogger("apportion.clients")

@@ -44,11 +44,11 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.confluent", "confluent") from None
 
 from apportion.assignors import Assignor as Strategy
-from apportion.clients.adapter import Forked
-from apportion.clients.broker_takeover import StrategyNotAsked
-from apportion.clients.confluent_settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
+from apportion.clients.confluent.settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
+from apportion.clients.group.adapter import Forked
+from apportion.clients.group.broker_takeover import StrategyNotAsked
+from apportion.clients.group.warm_up import WarmUp
 from apportion.clients.kafka_python import assignor
-from apportion.clients.warm_up import WarmUp
 from apportion.errors import BadInput, Unavailable
 from apportion.wording import some_of
 
@@ -92,7 +92,7 @@ class GroupConsumer:
     warm_up
         Called with partitions that this member will get, while their owner still reads them, in a thread of its own and
         without the consumer; once it returns they are handed over. For cooperative strategies. ``on_assigned`` follows;
-        ``on_revoked`` where they do not come after all. See ``apportion.clients.warm_up``.
+        ``on_revoked`` where they do not come after all. See ``apportion.clients.group.warm_up``.
     warm_up_s
         Seconds after which they are handed over though it has not returned.
     rack

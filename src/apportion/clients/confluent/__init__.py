@@ -1,0 +1,5 @@
+"""Strategies beside confluent-kafka, whose client takes no assignor: ``GroupConsumer(settings, topics, "sticky")``."""
+
+from apportion.clients.confluent.consumer import GroupConsumer
+
+__all__ = ["GroupConsumer"]

@@ -1,0 +1,16 @@
+"""What the members of a group share, in whatever client.
+
+bridge, joined_group, member_bridge
+    Bytes in, bytes out, the same for all of them; ``member_bridge`` is what it is to an adapter.
+adapter, topic_metadata, client_versions
+    What the clients' packages share: how a consumer gets our classes, and the versions that they were tried with.
+options, member_facts
+    What a member brings along beside its strategy.
+warm_up, leaving
+    Hand over once the successor is warm; ``leave``: hand over before you go.
+acting
+    Asks for a rebalance where the lag is uneven, while its member leads.
+protocol_selection, error_sentences, broker_takeover
+    Which strategy a group ends up with, what a client's error means, and what a member does once the broker assigns by
+    the new protocol.
+"""
