@@ -7,6 +7,7 @@ One JSON line at the end: ``{"seed", "hours" (virtual), "events": {kind: n}, "fa
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import json
 import sys
@@ -28,6 +29,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--show", action="store_true", help="print the events of this seed's run alone")
     parser.add_argument("--small", type=int, metavar="DEPTH", help="small worlds: a fault at each of so many requests")
     arguments = parser.parse_args(words)
+    gc.freeze()  # what is loaded by now need not be looked through after each run
     try:
         if arguments.show:
             return show(arguments.seed)

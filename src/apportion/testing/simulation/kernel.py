@@ -172,9 +172,9 @@ class World:
             if self.closing:
                 raise Closed
 
-    def may_hand_over(self) -> None:
+    def may_hand_over(self, chance: float) -> None:
         """Where a thread may lose its turn, the seed decides whether this fiber does."""
-        if self.handover and self.current is not None and not self.closing and self.random.random() < self.handover:
+        if self.current is not None and not self.closing and self.random.random() < chance:
             self._ready.append(self.current)
             self.hub.switch()
             if self.closing:

@@ -24,7 +24,8 @@ from apportion.testing.simulation.checks import Checks
 from apportion.testing.simulation.stage import Action, Process, Program
 
 TIMES: Final = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 1500, "max_poll_interval_ms": 20000}
-QUICK: Final = {**TIMES, "metadata_max_age_ms": 5000, "request_timeout_ms": 8000, "max_poll_records": 20}
+REQUESTS: Final = {"request_timeout_ms": 8000, "metrics_enabled": False}
+QUICK: Final = {**TIMES, **REQUESTS, "metadata_max_age_ms": 5000, "max_poll_records": 20}
 """Settings of every consumer here, besides its strategy: time-outs short enough that each fault is over soon."""
 POLL_MS: Final = 300
 
@@ -197,7 +198,7 @@ def _runner(process: Process, topology: Topology, folder: Path, **options: Any) 
         transaction_timeout_s=4.0,
         **options,
         consumer={**TIMES, "metadata_max_age_ms": 5000, "client_id": process.member, "max_poll_records": 20},
-        connection={"request_timeout_ms": 8000},
+        connection=REQUESTS,
     )
     process.member_id = lambda: runner._consumer.group_metadata().member_id  # type: ignore[attr-defined]
     process.on_death.append(runner.folder.close)  # the lock of a dead process is nobody's

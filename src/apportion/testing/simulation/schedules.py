@@ -72,9 +72,9 @@ def draw(seed: int, faults: int = 18) -> Plan:
     partitions = chance.randint(2, 6)
     script: list[Action] = [{"at": 0, "do": "traffic", "topic": "records", "per_s": 4}]
     script += [{"at": round(chance.uniform(0, 4), 3), "do": "start", "member": member} for member in members]
-    at = 6.0
+    at, gap_s = 6.0, chance.choice((0.5, 1.0, 2.0))
     for _ in range(faults):
-        at += chance.expovariate(1 / 2)
+        at += chance.expovariate(1 / gap_s)
         script.append({"at": round(at, 3), **_fault(chance, kind, strategy, members, partitions)})
     # What a fault takes away comes back, and everybody is there in the end.
     last = at + 12

@@ -16,14 +16,13 @@ import sys
 import threading
 import time
 import uuid
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
 from apportion.errors import ApportionError
-from apportion.testing.simulation.kernel import EPOCH_S, Fiber, World
+from apportion.testing.simulation.kernel import EPOCH_S, Closed, Fiber, World
 
 PACKAGES: Final = ("kafka", "apportion.clients")
 """Packages whose modules are swapped, with all below them."""
@@ -35,8 +34,13 @@ EXPECTED: Final = {
 
 SELECT_US: Final = 300
 """Virtual microseconds that a ``select`` and what follows it take: a loop that never waits takes up time, too."""
-LOOK_S: Final = 0.0005
-"""What a ``select`` waits at least that finds nothing."""
+LOOKS_A_SECOND: Final = 100
+SPIN_S: Final = 0.01
+"""A thread that selects more often in a second (the client spins while it cannot reach a broker) waits so long at each
+further one: what it does in a whole second of spinning shows no more than what it does in the first tenth."""
+READ, WRITE, WRITABLE = selectors.EVENT_READ, selectors.EVENT_WRITE, ("open", "refused")
+LOOKS: Final = 0.1
+"""Chance that a thread loses its turn at a ``select`` that does not wait."""
 
 _world: World | None = None
 _AFTER: Final = World(0)
@@ -63,9 +67,11 @@ class Time:
 
     def monotonic(self) -> float:
         """Virtual seconds; a thread may be preempted here."""
-        world().spend(1)
-        world().may_hand_over()
-        return world().us / 1e6
+        here = _world or _AFTER
+        here.spend(1)
+        if here.handover:
+            here.may_hand_over(here.handover)
+        return here.us / 1e6
 
     perf_counter = monotonic
 
@@ -97,11 +103,15 @@ class Lock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it, waiting in virtual time."""
-        here = world()
+        here = _world or _AFTER
         if here.closing:
             return True
-        here.may_hand_over()
+        if here.handover:
+            here.may_hand_over(here.handover)
         me = here.current
+        if not self.count:
+            self.owner, self.count = me, 1
+            return True
         if self.count and self.reentrant and self.owner is me:
             self.count += 1
             return True
@@ -118,7 +128,7 @@ class Lock:
 
     def release(self) -> None:
         """Give it back, and wake the first that waits."""
-        if world().closing:
+        if (_world or _AFTER).closing:
             return
         self.count -= 1
         if not self.count:
@@ -130,8 +140,7 @@ class Lock:
         """Whether somebody has it."""
         return self.count > 0
 
-    def __enter__(self) -> bool:
-        return self.acquire()
+    __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -341,16 +350,6 @@ class Socket:
             if self.link is not None and not world().closing:
                 self.link.close_from_client()
 
-    @property
-    def readable(self) -> bool:
-        """Whether ``recv`` would say something."""
-        return bool(self.received) or self.ended
-
-    @property
-    def writable(self) -> bool:
-        """Whether ``connect_ex`` or ``send`` would."""
-        return self.state in ("open", "refused")
-
     def arrive(self, octets: bytes) -> None:
         """Bytes of the other end; none: it closed."""
         self.received += octets
@@ -401,6 +400,7 @@ class Selector:
     def __init__(self) -> None:
         self.keys: dict[Any, selectors.SelectorKey] = {}
         self.sleeper: Fiber | None = None
+        self.second_us = self.looks = 0
 
     def register(self, file: Any, events: int, data: Any = None) -> selectors.SelectorKey:  # noqa: D102 - as there
         if file in self.keys:
@@ -436,11 +436,21 @@ class Selector:
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready, waiting in virtual time."""
-        world().spend(SELECT_US)
+        here = world()
+        if here.closing:
+            raise Closed
+        here.spend(SELECT_US)
+        if here.us > self.second_us:
+            self.second_us, self.looks = here.us + 1_000_000, 0
+        self.looks += 1
+        if self.looks > LOOKS_A_SECOND:
+            here.park(SPIN_S)
         ready = self._ready()
-        if not ready:  # also without a time-out: a loop that only looks must let the others, and time, go on
-            self.sleeper = world().current
-            world().park(max(timeout, LOOK_S) if timeout is not None else None)
+        if timeout is not None and timeout <= 0:
+            here.may_hand_over(LOOKS)
+        elif not ready:
+            self.sleeper = here.current
+            here.park(timeout)
             self.sleeper = None
             ready = self._ready()
         return ready
@@ -449,9 +459,9 @@ class Selector:
         ready = []
         for key in self.keys.values():
             file: Any = key.fileobj
-            events = selectors.EVENT_READ * file.readable | selectors.EVENT_WRITE * file.writable
-            if events & key.events:
-                ready.append((key, events & key.events))
+            events = (READ if file.received or file.ended else 0) | (WRITE if file.state in WRITABLE else 0)
+            if events := events & key.events:
+                ready.append((key, events))
         return ready
 
 
@@ -524,6 +534,7 @@ def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
 def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
     """What is no module's name: base classes, default arguments, order by address."""
     from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka.net import selector as network_selector
     from kafka.net.manager import KafkaConnectionManager
     from kafka.net.selector import NetworkSelector, Task
     from kafka.producer.sender import Sender
@@ -532,7 +543,8 @@ def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
     for configured in (KafkaConsumer, KafkaProducer, NetworkSelector, KafkaConnectionManager):
         defaults = getattr(configured, "DEFAULT_CONFIG", {})
         if "selector" in defaults:
-            _set(undo, configured, "DEFAULT_CONFIG", {**defaults, "selector": Selector})
+            ours = {"selector": Selector, "slow_task_threshold_secs": None}  # tasks take no time here
+            _set(undo, configured, "DEFAULT_CONFIG", {**defaults, **{k: v for k, v in ours.items() if k in defaults}})
     _set(undo, Sender, "__bases__", (Thread,))
     _set(undo, KafkaProducer, "__del__", lambda _: None)
     append = DefaultRecordBatchBuilder.append
@@ -545,7 +557,9 @@ def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
         self.number = world().number()
 
     # Python draws the order of a set of strings anew for each process, and so that of the client's sets of partitions.
-    _set(undo, TopicPartition, "__hash__", lambda pair: zlib.crc32(pair[0].encode(), pair[1]))
+    numbers: dict[str, int] = collections.defaultdict(lambda: 1 + 1000 * len(numbers))
+    _set(undo, TopicPartition, "__hash__", lambda pair: numbers[pair[0]] + pair[1])
+    _set(undo, network_selector, "log_trace", lambda *_: None)  # one call in ten would be this one's
     _set(undo, Task, "__init__", numbered)
     _set(undo, Task, "__lt__", lambda a, b: a.number < b.number)  # the client breaks ties by address
     _set(undo, Task, "__hash__", lambda a: a.number)
