@@ -71,7 +71,7 @@ chaos: setup ## members and tasks join, leave, freeze and die for a long while o
 	@APPORTION_CHAOS=long APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/clients/test_chaos_acting.py tests/broker/test_governed_cluster.py
 	@$(PY) -m tests.clients.freezing --runs 30
 
-plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/live.md
+plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/trouble.md
 	@$(PY) -m tools.plain_clients
 
 nightly: setup ## simulate 100,000 faults, and each fault at each request of small worlds: make nightly SEED=1

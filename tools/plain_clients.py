@@ -1,4 +1,4 @@
-"""What the Kafka clients do without us in the scenarios of docs/live.md: make plain-clients.
+"""What the Kafka clients do without us in the scenarios of docs/trouble.md: make plain-clients.
 
 ``python -m tools.plain_clients [NAME ...]`` runs some. A line for each scenario and client, as it was seen on a real
 broker. Each runs in a process of its own, since some hang or end it: after two minutes it is called hanging.

@@ -79,7 +79,7 @@ def kafka(certificates: Path) -> Iterator[Broker]:
 def commit(kafka: Broker, group: str, count: int) -> None:
     """A group joins, commits ``count`` times, and leaves.
 
-    With a strategy of ours: kafka-python alone forgets a join that outlives a ``poll`` (docs/live.md, "Traps").
+    With a strategy of ours: kafka-python alone forgets a join that outlives a ``poll`` (docs/trouble.md).
     """
     from kafka import KafkaConsumer, TopicPartition
     from kafka.structs import OffsetAndMetadata

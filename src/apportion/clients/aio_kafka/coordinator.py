@@ -68,7 +68,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def ensure_coordinator_known(self) -> Any:
-        """A missing right to the group is named, with the command for it."""
+        """If a right to the group is missing, the error names it and the command that grants it."""
         try:
             return await super().ensure_coordinator_known()
         except GroupAuthorizationFailedError as error:
@@ -76,19 +76,21 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
-        """A member that holds nothing joins again, though nobody asks it for records (a standby of `failover`)."""
+        """A member without partitions rejoins even if the application asks for no records (a standby of `failover`)."""
         holds = prev_assignment is not None and prev_assignment.tps
         return await super().ensure_active_group(subscription, prev_assignment if holds else None)
 
     @overrides
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
-        """What was paused is remembered through a rebalance: the client makes all partitions anew."""
+        """Paused partitions are remembered through a rebalance, since the client makes all partitions again."""
         self._before = previous_assignment
         await super()._on_join_prepare(previous_assignment)
 
     @overrides
     async def _do_rejoin_group(self, subscription: Any) -> Any:
-        """A refused member is told both sides' strategies; one that stopped since the broker assigns stays out."""
+        """If a member is refused, the error names both sides' strategies. If it stopped because the broker assigns, it
+        does not rejoin.
+        """
         if self._watch.stopped:
             raise NotAsked(self._watch.stopped)
         try:
@@ -98,8 +100,8 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _send_req(self, request: Any) -> Any:
-        """Several strategies go into one JoinGroup, where the client sends one for each; an answer without a leader
-        tells that the broker assigns (KIP-848); a static leader that restarted joins again, and leads (KAFKA-13435).
+        """Several strategies go into one JoinGroup; the client would send one for each. An answer without a leader
+        means that the broker assigns (KIP-848). A static leader that restarted rejoins and leads (KAFKA-13435).
         """
         if not isinstance(request, JoinGroupRequest):
             return await super()._send_req(request)
@@ -159,7 +161,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     def _get_metadata_snapshot(self, view: ClientMetadata | None = None) -> dict[str, Any]:
-        """A leader with a rack joins again when replicas move to other racks (KIP-881)."""
+        """A leader with a rack rejoins if replicas move to other racks (KIP-881)."""
         view = view or ClientMetadata(self._cluster, REPLICAS)
         # As the client counts them, but without a set of all ids of each topic.
         sizes: dict[str, Any] = {topic: len(view.partitions(topic) or ()) for topic in self._group_subscription}
@@ -172,8 +174,8 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _on_join_complete(self, *args: Any) -> None:
-        """What was paused and stays is paused again, before anything of it is fetched; who is given something has the
-        whole time of `max_poll_interval_ms` to ask for records.
+        """Paused partitions that stay are paused again before anything is fetched. A member that gets partitions has
+        the whole `max_poll_interval_ms` to ask for records.
         """
         if self._watch.stopped:
             await self._maybe_leave_group()
@@ -195,7 +197,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _maybe_do_last_autocommit(self, assignment: Any) -> None:
-        """The last commit before a join and the end leaves out deleted topics."""
+        """The last commit before a join or the end leaves out deleted topics."""
         self._last_commit = True
         try:
             await super()._maybe_do_last_autocommit(assignment)
@@ -213,7 +215,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _maybe_leave_group(self) -> None:
-        """A member that holds nothing stays, however long nobody asks it for records: it may be a standby."""
+        """A member without partitions stays, however long the application asks for no records: it may be a standby."""
         subscription = self._subscription.subscription
         ends = self._closing.done() or self._watch.stopped or subscription is None
         idle = self._subscription.fetcher_idle_time >= self._max_poll_interval

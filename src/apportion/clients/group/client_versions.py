@@ -51,7 +51,7 @@ def overrides(method: F) -> F:
 
 
 def changes(ours: type) -> dict[str, str]:
-    """Method to what it changes, in the order of the class: the rows of the table in ``docs/live.md``."""
+    """Method to what it changes, in the order of the class: the rows of the table in ``docs/client-changes.md``."""
     marked = {name: method for name, method in vars(ours).items() if hasattr(method, "__overrides__")}
     return {name: " ".join(inspect.cleandoc(method.__doc__).split()) for name, method in marked.items()}
 

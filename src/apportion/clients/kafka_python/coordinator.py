@@ -104,8 +104,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def need_rejoin(self) -> bool:
-        """A join that was begun is ended, also where `poll` ends between its two answers; a leader with a rack joins
-        again when replicas move to other racks (KIP-881).
+        """A join that was begun is completed, even if `poll` ends between its two answers. A leader with a rack rejoins
+        if replicas move to other racks (KIP-881).
         """
         pending = self.rejoining and self._subscription.partitions_auto_assigned()
         due = pending or super().need_rejoin()
@@ -116,8 +116,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def poll(self, timeout_ms: float | None = None) -> bool:
-        """A cooperative member reads what it holds while its join waits for the others; a member that stopped, was
-        forked or taken over raises at each call.
+        """A cooperative member keeps reading while its join waits for the others. A member that stopped, was forked, or
+        lost its instance id raises at each call.
         """
         self._require_alive()
         if self._watch.stopped:
@@ -141,7 +141,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def time_to_next_poll(self) -> float:
-        """While a join waits and the member reads on, its answer is looked for often."""
+        """While a join waits and the member keeps reading, the client looks for the answer often."""
         return JOIN_MS / 1000 if self._join_waits() and self._reads_on() else float(super().time_to_next_poll())
 
     def _reads_on(self) -> bool:
@@ -157,8 +157,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: float | None = None) -> None:
-        """The commit before a join leaves out deleted topics (KAFKA-16224) and has a second at least, however short the
-        poll; a listener that raises is heard once, and the member joins all the same.
+        """The commit before a join leaves out deleted topics (KAFKA-16224) and has at least a second, however short the
+        poll. If a listener raises, the error comes up once, and the member joins all the same.
         """
         patience_ms = None if timeout_ms is None else max(timeout_ms, LAST_COMMIT_MS)
         try:
@@ -172,8 +172,9 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _do_join_and_sync_async(self) -> Any:
-        """An answer between two polls is taken by the next, not asked anew; a member expelled while it joins has lost
-        its partitions (KIP-429); a refused member is told both sides' strategies.
+        """An answer that arrives between two polls is used by the next poll; the join is not sent again. If a member is
+        expelled while it joins, it has lost its partitions (KIP-429). If it is refused, the error names both sides'
+        strategies.
         """
         self._looked = self._watch.foreign
         if self._looked:
@@ -212,8 +213,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def _process_join_group_response(self, response: Any, send_time: float) -> Any:
-        """An answer without a leader tells that the broker assigns (KIP-848); a static leader that restarted joins
-        again, and leads (KAFKA-13435).
+        """An answer without a leader means that the broker assigns (KIP-848). A static leader that restarted rejoins
+        and leads (KAFKA-13435).
         """
         processed = super()._process_join_group_response(response, send_time)
         self._join_answered, self._answered_at = True, time.monotonic()
@@ -226,8 +227,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def _perform_assignment(self, leader_id: str, protocol_name: str, members: Sequence[Any]) -> Any:
-        """The leader plans from the members' own bytes, and unreadable ones end nothing: they killed the leader, also
-        under a strategy of somebody else's beside ours.
+        """The leader plans from the members' own bytes, so unreadable ones do no harm, even if the group uses a foreign
+        strategy of the leader's list. In the plain client they kill the leader.
         """
         began = time.perf_counter()
         strategy = self._lookup_assignor(protocol_name)
@@ -247,8 +248,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     async def _on_join_complete_async(
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
     ) -> None:
-        """What was read of partitions that go while the join waited is committed before they go; after a generation
-        that an eager member missed, positions are asked anew.
+        """Partitions that the member loses after its join waited are committed first. After an eager member missed a
+        generation, it looks up its positions again.
         """
         self._answer, self._join_answered = None, False
         if self._reads_on() and self.config["enable_auto_commit"]:
@@ -309,7 +310,9 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def coordinator(self) -> Any:
-        """While a join waits, commits and look-ups go by another connection: a broker answers each one in order."""
+        """While a join waits, commits and look-ups use another connection, since a broker answers the requests of one
+        connection in order.
+        """
         known = super().coordinator()
         return self._beside_the_join() if known is not None and self._join_waits() else known
 
@@ -319,8 +322,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def generation_if_stable(self) -> Any:
-        """A member whose join waits commits in the generation in which it still is, as the broker lets it; a
-        cooperative one in the new one, too, since what it gives up is nobody's until it has joined once more.
+        """A member whose join waits commits in its present generation, which the broker accepts. A cooperative member
+        also commits in the new one, since no other member gets what it gives up before it has joined once more.
         """
         stable = super().generation_if_stable()
         if stable is not None or self.state is not MemberState.REBALANCING or self._generation.is_lost():
@@ -330,8 +333,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _send_offset_commit_request(self, offsets: Any) -> None:
-        """A deleted topic ends the last commit as if it were committed; a commit that meets a join is sent again behind
-        it, if the member keeps its partitions; a taken instance id fails each call.
+        """A deleted topic ends the last commit as if it were committed. A commit that meets a join is sent again after
+        it, if the member keeps its partitions. If another member took the instance id, each call fails.
         """
         if self._join_answered:  # until the leader's plan has come the broker refuses both generations
             await self._join_over()
@@ -355,7 +358,9 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def _handle_offset_commit_response(self, offsets: Any, send_time: float, response: Any) -> None:
-        """A commit that a join has overtaken is refused, and no reason to give the new membership up (as in Java)."""
+        """If a join has overtaken a commit, only the commit fails, and the member keeps its new membership (as in
+        Java).
+        """
         if self._join_waits() or send_time < self._answered_at:
             errors = {code for _, partitions in response.topics for _, code in partitions}
             if errors & {IllegalGenerationError.errno, RebalanceInProgressError.errno}:
@@ -364,7 +369,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def commit_offsets_sync(self, offsets: Any, timeout_ms: float | None = None) -> Any:
-        """A member that was forked or taken over raises at each call."""
+        """A member that was forked or lost its instance id raises at each call."""
         self._require_alive()
         try:
             return super().commit_offsets_sync(offsets, timeout_ms)
@@ -374,7 +379,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def fetch_committed_offsets(self, partitions: Any, timeout_ms: float | None = None) -> Any:
-        """A look-up that ran out of time answers no later one of the application's."""
+        """If a look-up timed out, its late answer is not used for a later look-up."""
         return self._net.run(self._look_up_anew, partitions, timeout_ms) if partitions else {}
 
     async def _look_up_anew(self, partitions: Any, timeout_ms: float | None) -> Any:
@@ -383,7 +388,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     async def fetch_committed_offsets_async(self, partitions: Any, timeout_ms: float | None = None) -> Any:
-        """A look-up answers no question of another generation: meanwhile another member had the partitions."""
+        """An answer is not used in another generation: another member may have had the partitions meanwhile."""
         if self._looked_up_in is not self._generation:  # the client makes a new object with each answer to a join
             self._looked_up_in, self._offset_fetch_futures = self._generation, {}
         return await super().fetch_committed_offsets_async(partitions, timeout_ms)
@@ -400,13 +405,15 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _send_heartbeat_request(self) -> Any:
-        """A taken instance id fails each call, and by itself the client would only stop beating, and read on."""
+        """If another member took the instance id, each call fails. The client itself would only stop its heartbeats and
+        keep reading.
+        """
         with self._noting_fenced():
             return await super()._send_heartbeat_request()
 
     @overrides
     def _handle_find_coordinator_response(self, response: Any) -> Any:
-        """A missing right to the group is named, with the command for it."""
+        """If a right to the group is missing, the error names it and the command that grants it."""
         try:
             return super()._handle_find_coordinator_response(response)
         except GroupAuthorizationFailedError as error:
@@ -414,14 +421,14 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: float | None = None) -> None:
-        """A member whose join waits says good-bye by another connection, and the broker hears it at once."""
+        """A member whose join waits leaves by another connection, so the broker learns it at once."""
         if self._join_waits() and self.coordinator_id is not None:  # type: ignore[has-type]
             self.coordinator_id = self._beside_the_join()
         await super().maybe_leave_group_async(reason, timeout_ms)
 
     @overrides
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Without a time of its own it takes 5 s at most, however long another member keeps a join waiting."""
+        """Without a timeout it takes at most 5 s, however long another member keeps a join waiting."""
         untold = timeout_ms in (None, self.config["request_timeout_ms"])  # the consumer's own default for it
         super().close(autocommit=autocommit, timeout_ms=CLOSE_MS if untold else timeout_ms)
 

@@ -23,7 +23,7 @@ class ApportionFetcher(Fetcher):  # type: ignore[misc]
 
     @overrides
     def fetched_records(self, max_records: int | None = None, update_offsets: bool = True) -> Any:
-        """Records in hand of several partitions that were paused one after the other are all read again."""
+        """If several partitions are paused one after the other, their fetched records are all returned later."""
         # A batch that is used up is false but not None, and the client takes a parked one up only in place of None.
         if not self._next_partition_records:  # type: ignore[has-type]
             self._next_partition_records = None
@@ -31,7 +31,7 @@ class ApportionFetcher(Fetcher):  # type: ignore[misc]
 
     @overrides
     def _parse_fetched_data(self, completed_fetch: Any) -> Any:
-        """An offset that the log does not have any more is noted, for the warning of a runner of tasks."""
+        """An offset that the log no longer has is noted, so that a task runner can warn."""
         at = completed_fetch.topic_partition
         state = self._subscriptions.assignment.get(at)
         position = None if state is None else state.position
@@ -41,7 +41,7 @@ class ApportionFetcher(Fetcher):  # type: ignore[misc]
 
     @overrides
     def _handle_offset_for_leader_epoch_response(self, response: Any, requested_positions: Any) -> Any:
-        """A log that lost its end is noted in the same way."""
+        """A log that lost its end is noted, too."""
         truncations = super()._handle_offset_for_leader_epoch_response(response, requested_positions)
         self._note_resets(requested_positions)
         return truncations
