@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput, BrokenAssignor
 from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of
@@ -21,7 +22,7 @@ from apportion.wording import kind_of
 
 def plan(
     group: GroupLike,
-    assignor: str | Assignor = "cooperative-sticky",
+    assignor: str | Assignor = DEFAULT_ASSIGNOR,
     settings: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Plan a group with a strategy.

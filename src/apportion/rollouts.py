@@ -24,18 +24,18 @@ from numpy.typing import NDArray
 from apportion import whatif
 from apportion.arrays import NOBODY, Bools, Ints, ints
 from apportion.assignors import Assignor
+from apportion.defaults import PROTOCOLS
 from apportion.errors import BadInput, UnknownName
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.model.group_json import GroupLike, group_of, group_to_dict
 from apportion.model.plan import Answer, Plan
 from apportion.planning import plan, strategy_of
+from apportion.strategy.registry import brokers
 from apportion.strategy.traits import traits_of
 from apportion.wording import count, some_of
 
 Protocol = Literal["eager", "cooperative", "consumer"]
-PROTOCOLS: Final = {"eager": "range", "cooperative": "cooperative-sticky", "consumer": "broker-uniform"}
-"""Each protocol with the strategy that Kafka's consumers use under it where nothing else is said."""
 _GONE: Final = -2
 """In the place of an owner: a member that is not there any more."""
 _VERBS: Final = ("rolling", "scale")
@@ -221,10 +221,10 @@ def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mappi
     strategy = strategy_of(name, settings)
     traits = traits_of(strategy)
     if (protocol == "consumer") != traits.server_side:
-        needed = "broker-uniform or broker-range" if protocol == "consumer" else "a strategy that consumers run"
+        needed = " or ".join(brokers()) if protocol == "consumer" else "a strategy that consumers run"
         raise BadInput(f"protocol {protocol}", f"the strategy {strategy.name!r}", needed)
     if protocol == "eager" and traits.cooperative:
-        raise BadInput("protocol eager", f"the strategy {strategy.name!r}", "an eager one, as range or sticky")
+        raise BadInput("protocol eager", f"the strategy {strategy.name!r}", f"an eager one, as {PROTOCOLS['eager']}")
     return strategy
 
 

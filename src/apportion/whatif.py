@@ -16,6 +16,7 @@ import numpy as np
 
 from apportion.arrays import CAPACITY_MAX, UNKNOWN, Longs
 from apportion.assignors import Assignor
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput, UnknownName
 from apportion.model import edits
 from apportion.model.build import build
@@ -265,7 +266,7 @@ def texts(steps: Iterable[str]) -> list[str]:
 def what_if(
     group: GroupLike,
     steps: Iterable[str],
-    assignor: str | Assignor = "cooperative-sticky",
+    assignor: str | Assignor = DEFAULT_ASSIGNOR,
     settings: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, Plan]]:
     """Each step with the plan that follows it; every next step finds the group as the plan before left it.

@@ -26,7 +26,7 @@ class BrokerRange:
     name: ClassVar[str] = "broker-range"
     goals: ClassVar[tuple[str, ...]] = ("co-location", "topic-balance")
     server_side: ClassVar[bool] = True
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     target_of: ClassVar[tuple[str, str]] = ("range", "racks")
 
     def assign(self, group: Group) -> Answer:

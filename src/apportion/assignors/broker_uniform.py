@@ -44,6 +44,7 @@ class BrokerUniform:
     name: ClassVar[str] = "broker-uniform"
     goals: ClassVar[tuple[str, ...]] = ("balance", "moves")
     server_side: ClassVar[bool] = True
+    structural: ClassVar[str] = "names"
 
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition."""

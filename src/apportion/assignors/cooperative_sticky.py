@@ -32,7 +32,7 @@ class CooperativeSticky:
     goals: ClassVar[tuple[str, ...]] = DEFAULT
     facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
     cooperative: ClassVar[bool] = True
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     target_of: ClassVar[tuple[str, str]] = ("sticky", "homes")
     order: tuple[str, ...] = DEFAULT
 

@@ -65,7 +65,7 @@ class Failover:
     name: ClassVar[str] = "failover"
     memory: ClassVar[UserDataCodec] = Priority()
     facts: ClassVar[Mapping[str, Fact]] = {"priority": PRIORITY, "host": HOST}
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     on_foreign: ClassVar[str] = "stop"
     goals: ClassVar[tuple[str, ...]] = ("incumbent", "priority", "balance", "moves")
     kept_whole: ClassVar[str] = "topics"

@@ -84,6 +84,8 @@ class LagAware:
         number = isinstance(self.tolerance, int | float) and not isinstance(self.tolerance, bool)
         if not number or not 0 <= self.tolerance < inf:
             raise BadInput("setting tolerance of lag-aware", str(self.tolerance), "a part of the lag, such as 0.1")
+        if (self.scope, self.max_skew, self.tolerance, self.by) == ("topic", 0, 0.0, "lag"):
+            object.__setattr__(self, "structural", "rounds")
 
     def assign(self, group: Group) -> Answer:
         """Return (P,) the member that owns each partition, with the bound on the heaviest member's lag."""

@@ -28,7 +28,7 @@ class Range:
     reads: ClassVar[frozenset[str]] = frozenset({"racks"})
     memory: ClassVar[UserDataCodec] = Stateless()
     quick: ClassVar[bool] = True
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     goals: ClassVar[tuple[str, ...]] = ("co-location", "topic-balance")
 
     def assign(self, group: Group) -> Answer:

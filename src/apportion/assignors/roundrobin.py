@@ -23,7 +23,7 @@ class RoundRobin:
     name: ClassVar[str] = "roundrobin"
     memory: ClassVar[UserDataCodec] = Stateless()
     quick: ClassVar[bool] = True
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     goals: ClassVar[tuple[str, ...]] = ()
 
     def assign(self, group: Group) -> Ints:

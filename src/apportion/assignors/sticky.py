@@ -31,7 +31,7 @@ class Sticky:
     name: ClassVar[str] = "sticky"
     reads: ClassVar[frozenset[str]] = frozenset({"racks"})
     quick: ClassVar[bool] = True
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     memory: ClassVar[UserDataCodec] = InUserData()
     goals: ClassVar[tuple[str, ...]] = DEFAULT
     facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}

@@ -64,7 +64,7 @@ class StickyStreamJoin:
     memory: ClassVar[UserDataCodec] = StreamJoin()
     on_foreign: ClassVar[str] = "stop"
     assigned_data: ClassVar[bool] = True
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     goals: ClassVar[tuple[str, ...]] = ("co-location", "balance", "moves")
     kept_whole: ClassVar[str] = "numbers"
     promise: ClassVar[str] = "equal numbers of all topics on one member, and staying there"

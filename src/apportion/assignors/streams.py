@@ -63,7 +63,7 @@ class Streams(TaskSettings):
         "stream": " (Kafka Streams has a protocol of its own for that: streams)",
     }
     reads: ClassVar[frozenset[str]] = frozenset({"racks"})
-    structural: ClassVar[bool] = True
+    structural: ClassVar[str] = "order"
     goals: ClassVar[tuple[str, ...]] = GOALS
     cooperative: ClassVar[bool] = True
     leaves: ClassVar[bool] = True  # a task of which nobody wants all topics

@@ -201,7 +201,7 @@ def _settings(words: Sequence[str]) -> list[str]:
     from typing import get_args
 
     from apportion.assignors import known, settings_of
-    from apportion.cli.parser import DEFAULT_ASSIGNOR
+    from apportion.defaults import DEFAULT_ASSIGNOR
 
     named = _after(words, "-A", "--assignor")
     # compare plans with all strategies, and gives each the settings that it has.

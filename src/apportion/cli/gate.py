@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from apportion.cli import BREACHED, OK, progress, source
 from apportion.cli.output import emit_json, emit_tables, tell
-from apportion.cli.parser import DEFAULT_ASSIGNOR, Parser, Usage, add_assignor, add_output, amount, settings_of, whole
+from apportion.cli.parser import Parser, Usage, add_assignor, add_output, amount, settings_of, whole
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput
 from apportion.wording import count
 

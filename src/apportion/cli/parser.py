@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from apportion.cli.output import emit
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import ApportionError, UnknownName
 
 
@@ -120,9 +121,6 @@ def setting(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise argparse.ArgumentTypeError(f"found {text[:60]!r}; needed KEY=VALUE, as in max_skew=2")
     return key, value
-
-
-DEFAULT_ASSIGNOR: Final = "cooperative-sticky"
 
 
 def add_assignor(parser: Parser, default: str | None = DEFAULT_ASSIGNOR) -> None:

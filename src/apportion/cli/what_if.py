@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from apportion.cli import progress, source
 from apportion.cli.output import emit, emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, OneOf, Parser, Usage, add_assignor, add_output, amount, settings_of
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.report.text import to_json
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _planned_under(
     from apportion.assignors import find
 
     if tasks is None:
-        name = args.assignor or (None if args.protocol else _runs(observed, args) or "cooperative-sticky")
+        name = args.assignor or (None if args.protocol else _runs(observed, args) or DEFAULT_ASSIGNOR)
         protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
         strategy = rollouts.strategy_for(protocol, name, settings_of(args))
         return observed.group, strategy, protocol, source.assumptions(observed)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from apportion.acting import Acting
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput
 from apportion.planning import strategy_of
 from apportion.strategy.assignor import Assignor
@@ -124,7 +125,7 @@ def _rule(where: str, entry: Any) -> GroupRule:
         _pattern(f"{where}.pattern", entry["pattern"]) if "pattern" in entry else re.compile(re.escape(entry["name"]))
     )
     settings = _table(f"{where}.settings", entry.get("settings", {}))
-    assignor = strategy_of(entry.get("assignor", "cooperative-sticky"), settings)
+    assignor = strategy_of(entry.get("assignor", DEFAULT_ASSIGNOR), settings)
     facts = entry.get("facts", [])
     if not isinstance(facts, list):
         raise BadInput(f"{where}.facts", str(facts), "[[group.facts]] entries")

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 from apportion.arrays import NOBODY
 from apportion.assignors import Assignor, find
+from apportion.defaults import DEFAULT_EAGER
 from apportion.errors import ApportionError
 from apportion.history.cause import CommitCadence, causes
 from apportion.history.moves import Moves, Owners, count_moves
@@ -253,7 +254,7 @@ _changes_kept: Final[dict[tuple[Any, ...], Sequence[Change]]] = {}
 
 @cache
 def _least() -> Assignor:
-    return find("sticky", LEAST)
+    return find(DEFAULT_EAGER, LEAST)
 
 
 def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:

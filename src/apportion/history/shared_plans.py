@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Ints, Longs
+from apportion.errors import ApportionError
 from apportion.history.answer_block import COLUMNS, AnswerBlock, Columns
 from apportion.history.heaviest import Heaviest
 from apportion.history.many_hashes import Hashes, ManyHashes
@@ -34,7 +35,6 @@ from apportion.history.scenarios import (
     replayed,
     sentence,
     skewed_lag,
-    strategy_named,
 )
 from apportion.history.steps import TopicEntries
 from apportion.history.structure import Structure, structure
@@ -42,14 +42,10 @@ from apportion.model.group import Group, Offsets
 from apportion.model.to_names import collector_paused
 from apportion.server_side.java_hash import string_hashes
 from apportion.solvers.number_partitioning import deal_rounds_many
+from apportion.strategy.registry import of_recipe
 from apportion.strategy.traits import traits_of
 
 __all__ = ("COLUMNS", "AnswerBlock", "Columns", "LikeGroups", "SharedPlans", "lay_on")
-
-BY_NAME: Final = "broker-uniform"
-"""It hashes names: asked for each group, with its names and lags put into the arrays of the first (``many_hashes``)."""
-BY_LAG: Final = "lag-aware scope=topic"
-"""It sees lags besides, and is dealt for all groups at once (``many_lags``); others that do plan group by group."""
 
 _LARGEST_LAG: Final = 2**40
 """Up to here ten times the lags of ``LARGEST`` partitions are summed in 64 bits."""
@@ -88,7 +84,7 @@ class SharedPlans:
     def __init__(self, assignors: Sequence[str]) -> None:
         """Strategies by name; those of others, which may look at anything, are asked anew for each group."""
         self.assignors = list(assignors)
-        self._blind = frozenset(name for name in self.assignors if _shared(name) and not _sees_lag(name))
+        self._blind = frozenset(name for name in self.assignors if _structural(name) not in ("", "lag", "rounds"))
         self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
         self._partitions = 0
 
@@ -168,18 +164,19 @@ class Template:
         really: list[tuple[int, Ints, Ints]] = []
         self.by_lag: list[tuple[int, ManyLags | None, Outcome, Ints]] = []
         self.by_name: list[tuple[int, ManyHashes | None, Outcome, Ints | None]] = []
-        alone = {row.answer.assignor for row in rows if row.group is None or not _shared(row.answer.assignor)}
+        alone = {row.answer.assignor for row in rows if row.group is None or not _structural(row.answer.assignor)}
         member_at = {name: at for at, name in enumerate(self.members)}
         topic_at = {name: at for at, name in enumerate(self.topics)}
         for at, row in enumerate(rows):
             group, name = row.group, row.answer.assignor
             if group is None or row.owner is None or name in alone:
                 continue
-            if name == BY_NAME and group.topic_ids:  # other ids hash otherwise
+            counts = _structural(name)
+            if counts == "names" and group.topic_ids:  # other ids hash otherwise
                 alone.add(name)
                 continue
             if not group.shows_lag:
-                if name == BY_NAME:
+                if counts == "names":
                     self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, None))
                 continue
             same = id(group.topics), id(group.number), id(group.offsets)
@@ -190,10 +187,10 @@ class Template:
                 really.append((at, order, group.owner))
             if order is None:
                 alone.add(name)
-            elif name == BY_NAME:
+            elif counts == "names":
                 self.by_name.append((at, self._by_hashes(row, member_at, topic_at), row, order))
-            elif _sees_lag(name):
-                many = ManyLags(row) if name == BY_LAG and ManyLags.fits(group) else None
+            elif counts in ("lag", "rounds"):
+                many = ManyLags(row) if counts == "rounds" and ManyLags.fits(group) else None
                 self.by_lag.append((at, many, row, order))
             else:
                 sums.append((at, order, row.owner))
@@ -352,13 +349,13 @@ class _Laying:
                 block.put_row(g, at, anew[key])
 
 
-def _shared(assignor: str) -> bool:
-    """Whether a plan of one group serves others of its structure, as it is or by names or lags put in."""
-    return assignor == BY_NAME or bool(traits_of(strategy_named(assignor)).structural)
-
-
-def _sees_lag(assignor: str) -> bool:
-    return traits_of(strategy_named(assignor)).structural == "lag"
+@cache
+def _structural(recipe: str) -> str:
+    """What counts in the answers of a recipe's strategy, as ``Traits.structural`` has it; "" if none can be made."""
+    try:
+        return traits_of(of_recipe(recipe)).structural or ""
+    except ApportionError:
+        return ""
 
 
 def _base(group: Group, like_structure: Structure) -> Ints:

@@ -109,7 +109,7 @@ def _verdict(switch: Switch) -> str:
         whose = f" of {who}" if any(blocker.members for blocker in switch.blockers) else ""
         return (
             f"Stay, or take another strategy first: the assignments{whose} carry user data, so the broker refuses an "
-            "online upgrade. Move to sticky or cooperative-sticky first (two bounces), or stop and restart all members."
+            "online upgrade. Move to {DEFAULT_ASSIGNOR} first (two bounces), or stop and restart all members."
         )
     traits = traits_of_protocol(strategy)
     if traits is not None and traits.promise:
@@ -216,19 +216,14 @@ def _past(switch: Switch) -> list[str]:
     if history is None:
         return []
     moved = count(history["recorded"], "partition")
-    sentences = [
-        (
-            f"In its {history['generations']:,} recorded generations {moved} moved between members that stayed; under "
-            f"uniform it would have been {history['broker-uniform']:,}, under range on the broker "
-            f"{history['broker-range']:,}, under sticky {history['sticky']:,}."
-        )
-    ]
-    sentences += switch_history.sentences(history)
+    otherwise = ", ".join(f"{history[name]:,} under {name}" for name in switch_history.replayed())
+    recorded = f"In its {history['generations']:,} recorded generations {moved} moved between members that stayed"
+    sentences = [f"{recorded}; it would have been {otherwise}.", *switch_history.sentences(history)]
     if history["stopped"]:
         stopped = count(history["stopped"], "partition")
         sentences.append(
             f"Its eager members gave up {stopped} at those rebalances only to get them again; under the new protocol, "
-            f"as under cooperative-sticky, these would have been read on. {_still(history)}"
+            f"as under a cooperative strategy, these would have been read on. {_still(history)}"
         )
     return sentences
 

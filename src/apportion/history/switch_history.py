@@ -12,15 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from apportion.defaults import DEFAULT_EAGER, PROTOCOLS
 from apportion.history import stood_still
 from apportion.history.cause import CommitInterval
 from apportion.history.records import Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
 from apportion.history.replay_totals import Past
 from apportion.history.steps import Step, TopicEntries, sizes, step, steps
+from apportion.strategy.registry import brokers
 
-REPLAYED: Final = ("broker-uniform", "broker-range", "sticky")
-BROKERS: Final = ("broker-uniform", "broker-range")
 INTERVAL_MS: Final = 1_000
 """``group.consumer.assignment.interval.ms``, the broker's default."""
 SESSION_MS: Final = 45_000
@@ -48,6 +48,11 @@ class Recorded(Past, Protocol):
         """Topic to its id, where it is known."""
 
 
+def replayed() -> tuple[str, ...]:
+    """The broker's strategies, and beside them the fairest one that moves least."""
+    return (*brokers(), DEFAULT_EAGER)
+
+
 def moves(past: Recorded) -> dict[str, int] | None:
     """Moves between members that stay in a group's recorded generations; None without two of them.
 
@@ -64,7 +69,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
         return None
     then = happened(walk)
     moved = {"generations": len(walk), "recorded": sum(measures["moves"] for measures in then)}
-    for name in REPLAYED:
+    for name in replayed():
         moved[name] = total(replay_steps(walk, name, then))["moves"]
     variants = {
         "static": as_static(walk),
@@ -72,7 +77,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
         "batched": batched(walk),
     }
     for variant, changed in variants.items():
-        for name in BROKERS if changed is not None else ():
+        for name in brokers() if changed is not None else ():
             moved[f"{name}-{variant}"] = total(replay_steps(changed or (), name))["moves"]
     eager = stood_still.eager_offsets(past.folded.generations, past.rebalances)
     moved["stopped"] = sum(rebalance.kept for rebalance in past.rebalances if rebalance.source_offset in eager)
@@ -171,7 +176,7 @@ def as_dynamic(
     return walk
 
 
-def sentences(history: Mapping[str, int], strategy: str = "broker-uniform") -> Iterable[str]:
+def sentences(history: Mapping[str, int], strategy: str = PROTOCOLS["consumer"]) -> Iterable[str]:
     """What static ids and batching would have made of it, where that is known and differs."""
     plain = history[strategy]
     meaning = {
@@ -182,7 +187,7 @@ def sentences(history: Mapping[str, int], strategy: str = "broker-uniform") -> I
     changed = {name: history[f"{strategy}-{name}"] for name in meaning if f"{strategy}-{name}" in history}
     parts = [f"{n:,} {meaning[name]}" for name, n in changed.items() if n != plain]
     if parts:
-        yield f"Of these {plain:,} under uniform it would be {', and '.join(parts)}."
+        yield f"Of these {plain:,} under {strategy} it would be {', and '.join(parts)}."
     same = [word for name, word in (("static", "static ids"), ("batched", "batching")) if changed.get(name) == plain]
     if plain and same:
         yield f"{' and '.join(same).capitalize()} would not have changed that."

@@ -9,8 +9,8 @@ do in their callbacks.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
+from apportion.defaults import PROTOCOLS
 from apportion.history.predicted_targets import Score
 from apportion.history.records import CONSUMER
 from apportion.history.switch_advice import advice, loses, traps
@@ -29,8 +29,6 @@ from apportion.model.group import Group
 from apportion.model.measures import measure
 from apportion.planning import plan
 
-ONLINE: Final = "broker-uniform"
-
 
 def switch(group: Group, facts: GroupFacts, past: Recorded | None = None, scored: Score | None = None) -> Switch:
     """Everything that can be said of one group with members.
@@ -40,8 +38,8 @@ def switch(group: Group, facts: GroupFacts, past: Recorded | None = None, scored
     scored
         How well the broker's assignors are predicted on groups of the same cluster.
     """
-    online = plan(group, ONLINE)
-    fresh = plan(group.without_past(), ONLINE)
+    online = plan(group, PROTOCOLS["consumer"])
+    fresh = plan(group.without_past(), PROTOCOLS["consumer"])
     owners = {"now": group.owner, "online": online.owner, "fresh": fresh.owner}
     seen = Switch(
         group=group,

@@ -26,6 +26,7 @@ from apportion.model.group import Group
 from apportion.model.present import contested
 from apportion.report.describing import ShownGroup
 from apportion.report.oddities import ONE_MEMBER, REBALANCING, WARN, Finding, member_label, named
+from apportion.strategy.registry import advised_by
 from apportion.wording import count
 
 HOT, STUCK, SLOW, FEW, NOBODY_READS, MOVING, CAUGHT_UP, NOT_KNOWN = KINDS = (
@@ -432,11 +433,12 @@ class _Rates:
         pace, unit = self.evidence.pace, self.evidence.unit
         its = f"{self._called(m)} gets {pace(float(written[m]))} and reads {pace(float(read[m]))} {unit}"
         more = f" (so are {len(behind) - 1} more)" if len(behind) > 1 else ""
+        by_lag = advised_by("lag")
         if read[m] < SLOWER * max(others, default=0.0):
             why = f"another one reads {pace(max(others))}, and the others keep up"
         else:
-            why = "the others keep up with less: lag-aware would take work from it"
-        command = _command(self.shown, self.evidence, "plan", "--assignor lag-aware")
+            why = f"the others keep up with less: {by_lag} would take work from it"
+        command = _command(self.shown, self.evidence, "plan", f"--assignor {by_lag}")
         return Diagnosis(SLOW, f"{its}{more}; {why}.", command)
 
     def _few(self, written: float, speed: float) -> Diagnosis:

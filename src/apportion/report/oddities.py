@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
+from apportion.defaults import DEFAULT_EAGER
 from apportion.errors import ApportionError
 from apportion.history.fold import OTHERS
 from apportion.history.lag_time import MARKERS_MAX
@@ -351,7 +352,7 @@ def _fairest(group: Group) -> dict[str, int] | None:
     if group.M * group.P > EVENED_CELLS_MAX:
         return None
     try:
-        return dict(plan(group, "sticky").measures)
+        return dict(plan(group, DEFAULT_EAGER).measures)
     except ApportionError:
         return None
 

@@ -11,6 +11,7 @@ from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import ALREADY, CAN, STAY, Switch
 from apportion.model.measures import loads
 from apportion.report.text import Cell, TextTable, span
+from apportion.strategy.registry import brokers
 from apportion.wording import count, percent
 
 ANSWERS: Final = {CAN: "can switch", STAY: "should stay", ALREADY: "is there already"}
@@ -23,7 +24,7 @@ def page_row(switch: Switch) -> dict[str, Cell]:
         "Group": switch.group.name, "Answer": ANSWERS[switch.answer], "Protocol": switch.facts.kind or "unknown",
         "Most of a topic on one member now": percent(c["now"]), "after an upgrade": percent(c["online"]),
         "started anew": percent(c["fresh"]), "Moved so far": history.get("recorded"),
-        "under uniform": history.get("broker-uniform"), "under the broker's range": history.get("broker-range"),
+        **{f"under {name}": history.get(name) for name in brokers()},
         "Why": switch.advice[0] if switch.advice else None,
     }  # fmt: skip
 
@@ -101,9 +102,9 @@ def overview(switches: Sequence[Switch]) -> TextTable:
         rows.append((
             switch.group.name, switch.facts.kind, switch.facts.strategy, online,
             *(percent(c[name]) for name in ("now", "online", "fresh", "even")),
-            *(history.get(name) for name in ("recorded", "broker-uniform", "broker-range")),
+            *(history.get(name) for name in ("recorded", *brokers())),
             switch.advice[0],
         ))  # fmt: skip
     columns = ("GROUP", "PROTOCOL", "ASSIGNOR", "UPGRADABLE", "TOPIC-NOW", "TOPIC-ONLINE", "TOPIC-ANEW", "TOPIC-EVEN",
-               "MOVES-THEN", "MOVES-UNIFORM", "MOVES-RANGE", "ADVICE")  # fmt: skip
+               "MOVES-THEN", *(name.replace("broker", "moves").upper() for name in brokers()), "ADVICE")  # fmt: skip
     return TextTable(columns, rows, extra=frozenset({"ASSIGNOR", "TOPIC-EVEN"}))

@@ -16,6 +16,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
+from apportion.defaults import PROTOCOLS
 from apportion.errors import UnknownName
 from apportion.strategy.assignor import Assignor
 from apportion.strategy.settings import with_settings
@@ -56,6 +57,24 @@ def tabled() -> tuple[str, ...]:
     """Recipes of the strategies in the tables of what-ifs: those that are compared, and forms that plan otherwise."""
     named = {name: traits_of(kind).tabled or (name if name in compared() else None) for name, kind in known().items()}
     return tuple(recipe for recipe in named.values() if recipe)
+
+
+@cache
+def brokers() -> tuple[str, ...]:
+    """Strategies by which a broker shares partitions, the one first that counts where nobody names one."""
+    traits = {name: traits_of(strategy) for name, strategy in known().items()}
+    names = [name for name, mine in traits.items() if mine.server_side and not mine.stateful]
+    return tuple(sorted(names, key=lambda name: name != PROTOCOLS["consumer"]))
+
+
+def advised_by(read: str) -> str | None:
+    """The first eager strategy that goes by that and that groups may be told to take; None: there is none.
+
+    >>> advised_by("lag")
+    'lag-aware'
+    """
+    traits = ((name, traits_of(strategy)) for name, strategy in known().items())
+    return next((name for name, mine in traits if read in mine.reads and mine.advised and not mine.cooperative), None)
 
 
 def traits_of_protocol(name: str | None) -> Traits | None:

@@ -53,8 +53,10 @@ class Traits:
     quick
         Its plans of groups of a hundred thousand partitions take no time that somebody notices.
     structural
-        Neither lags nor names themselves count in its answer, only their order: what-ifs plan many groups of one
-        structure once. ``lag``: lags count too, and nothing else.
+        What counts in its answer beside the structure of a group, so that what-ifs plan many groups of one structure
+        once. ``order``: the order of names, and nothing else; ``names``: names themselves, which it hashes as the
+        broker does; ``lag``: lags too; ``rounds``: lags by which each topic is dealt in rounds, heaviest first. "": not
+        known.
     target_of
         A strategy and one of ``homes`` (stale claims) or ``racks``: where none of those are known, its targets are
         that strategy's.
@@ -80,7 +82,7 @@ class Traits:
     advised: bool = True
     stateful: bool = False
     quick: bool = False
-    structural: bool | Literal["lag"] = False
+    structural: Literal["", "order", "names", "lag", "rounds"] = ""
     target_of: tuple[str, str] | None = None
     form_of: str | None = None
     tabled: str | None = None

@@ -11,6 +11,7 @@ from apportion.clients.group.adapter import Adapter, assignor_for
 from apportion.clients.group.bridge import Bridge, bridge_for
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.topic_metadata import ClientMetadata
+from apportion.defaults import DEFAULT_EAGER
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import write_subscription
 
@@ -63,4 +64,4 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         return bool(coordinator._closing.done())
 
 
-assignor = assignor_for(AioKafkaAssignor, bridge_for, "sticky")
+assignor = assignor_for(AioKafkaAssignor, bridge_for, DEFAULT_EAGER)

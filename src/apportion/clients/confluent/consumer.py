@@ -49,6 +49,7 @@ from apportion.clients.group.adapter import Forked
 from apportion.clients.group.broker_takeover import StrategyNotAsked
 from apportion.clients.group.warm_up import WarmUp
 from apportion.clients.kafka_python import assignor
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput, Unavailable
 from apportion.wording import some_of
 
@@ -113,7 +114,7 @@ class GroupConsumer:
         self,
         config: Mapping[str, Any],
         topics: Iterable[str],
-        strategy: str | Strategy = "cooperative-sticky",
+        strategy: str | Strategy = DEFAULT_ASSIGNOR,
         *,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
@@ -526,7 +527,7 @@ def _warm_up(member: Any, work: OnComing | None, patience_s: float) -> WarmUp | 
         raise BadInput("warm_up_s", repr(patience_s), f"seconds, above 0 and up to {CLOSE_MOST_S:,}")
     bridge = member.bridge
     if not bridge.can_warm_up:
-        raise BadInput("warm_up", f"it under {bridge.name!r}", "a cooperative strategy, such as cooperative-sticky")
+        raise BadInput("warm_up", f"it under {bridge.name!r}", f"a cooperative strategy, such as {DEFAULT_ASSIGNOR}")
     bridge.warm_up = WarmUp(lambda places: work([TopicPartition(*pair) for pair in places]), patience_s)
     warm_up: WarmUp = bridge.warm_up
     return warm_up

@@ -38,6 +38,7 @@ from apportion.clients.group.options import OffsetFeed, Options
 from apportion.clients.group.topic_metadata import ClusterMetadata, Topic, describe_topics
 from apportion.clients.group.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
 from apportion.clients.rebalance import Causes, LeadersView, OnPlan, PlannedRebalance, line_of, record
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput
 from apportion.model.build import build_columns
 from apportion.model.group import Group
@@ -314,7 +315,7 @@ def bridge_for(
         UnknownName, BadInput for names and settings that do not exist.
     """
     options = Options(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}, acting)
-    return Bridge("cooperative-sticky" if strategy is None else strategy, options, settings)
+    return Bridge(DEFAULT_ASSIGNOR if strategy is None else strategy, options, settings)
 
 
 def _log(rebalance: PlannedRebalance) -> None:

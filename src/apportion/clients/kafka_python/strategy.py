@@ -15,6 +15,7 @@ from apportion.clients.group.bridge import bridge_for
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.member_bridge import MemberBridge
 from apportion.clients.group.topic_metadata import ClientMetadata
+from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import write_subscription
@@ -111,7 +112,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return moved
 
 
-assignor = assignor_for(KafkaPythonAssignor, bridge_for, "cooperative-sticky")
+assignor = assignor_for(KafkaPythonAssignor, bridge_for, DEFAULT_ASSIGNOR)
 
 
 def _held(partitions: Iterable[Any]) -> Held:

@@ -40,7 +40,7 @@ from apportion.wire.task_data import (
 
 log = logging.getLogger("apportion.clients")
 
-PROTOCOL: Final = "apportion-streams"
+PROTOCOL: Final = f"apportion-{Streams.name}"
 
 
 Holders = dict[tuple[str, int], dict[str, int]]
