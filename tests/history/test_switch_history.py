@@ -164,7 +164,10 @@ def test_a_break_in_the_history_is_not_gathered_with_what_was_before() -> None:
 def test_the_sentences_name_what_differs_and_what_does_not() -> None:
     plain = {"broker-uniform": 12, "broker-uniform-static": 0, "broker-uniform-batched": 12}
     assert list(sentences(plain)) == [
-        "Of these 12 under broker-uniform it would be 0 with static ids, which keep a member's place while it restarts.",
+        (
+            "Of these 12 under broker-uniform it would be 0 with static ids, which keep a member's place while "
+            "it restarts."
+        ),
         "Batching would not have changed that.",
     ]
     assert list(sentences({"broker-uniform": 0, "broker-uniform-batched": 0})) == []
