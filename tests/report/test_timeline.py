@@ -9,6 +9,7 @@ import pytest
 import apportion
 from apportion import rollouts, whatif
 from apportion.assignors import find
+from apportion.defaults import PROTOCOLS
 from apportion.demo import dump
 from apportion.history.group_history import GroupHistory
 from apportion.history.lag_time import Series
@@ -74,7 +75,7 @@ def test_bounds_enclose_and_no_partition_stops_twice_at_once(name: str) -> None:
 def rolled(protocol: Protocol, static: bool = False) -> tuple[list[rollouts.Stage], dict[str, Any]]:
     """A rolling restart of three members, two of one client's name, and the page's data."""
     members = {f"{client}-{i}": {"topics": ["t"], "client_id": client} for i, client in enumerate("aab")}
-    group = whatif.settled(apportion.plan({"topics": {"t": 7}, "members": members}, rollouts.PROTOCOLS[protocol]))
+    group = whatif.settled(apportion.plan({"topics": {"t": 7}, "members": members}, PROTOCOLS[protocol]))
     stages = rollouts.rollout(group, ["rolling", "grow t:9"], protocol, static=static)
     observed = Observed(group_to_dict(group))
     page = page_data(observed, group, stages, rollouts.Times())
@@ -98,7 +99,7 @@ def test_what_is_kept_of_a_large_rollout_is_all_that_is_shown(strategy: str) -> 
 
 
 @pytest.mark.parametrize("static", [False, True])
-@pytest.mark.parametrize("protocol", list(rollouts.PROTOCOLS))
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_a_rollout_is_drawn_with_the_standstill_and_the_moves_that_its_table_has(protocol: Any, static: bool) -> None:
     stages, drawn = rolled(protocol, static)
     assert drawn["planned"] is True

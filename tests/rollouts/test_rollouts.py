@@ -10,6 +10,7 @@ import pytest
 
 import apportion
 from apportion import rollouts, whatif
+from apportion.defaults import PROTOCOLS
 from apportion.demo import dump
 from apportion.errors import BadInput
 from apportion.history.moves import moves_between_living
@@ -93,7 +94,7 @@ def settled(members: int, partitions: int, protocol: str, **fields: Any) -> Grou
     """A group that has been planned once under the protocol's own strategy; ids as if drawn."""
     names = [f"{(7919 * i) % 9973:04x}" for i in range(1, members + 1)]
     raw = {"topics": {"t": partitions}, "members": {name: {"topics": ["t"], **fields} for name in names}}
-    return whatif.settled(apportion.plan(read_group(raw), rollouts.PROTOCOLS[protocol]))
+    return whatif.settled(apportion.plan(read_group(raw), PROTOCOLS[protocol]))
 
 
 def test_under_the_eager_protocol_everybody_lets_go_of_everything_each_time() -> None:
@@ -105,7 +106,7 @@ def test_under_the_eager_protocol_everybody_lets_go_of_everything_each_time() ->
 
 def test_range_moves_what_the_brokers_uniform_leaves_in_a_rolling_restart() -> None:
     taken = {}
-    for protocol in rollouts.PROTOCOLS:
+    for protocol in PROTOCOLS:
         done = rollouts.rollout(settled(10, 100, protocol), ["rolling"], protocol)  # type: ignore[arg-type]
         taken[protocol] = sum(stage.taken for stage in done)
     assert taken["consumer"] == taken["cooperative"] == 100
@@ -158,7 +159,7 @@ def test_a_group_that_is_back_at_once_has_the_members_that_it_had_and_no_others(
 
 
 @pytest.mark.parametrize("restart_s", [10, 60])
-@pytest.mark.parametrize("protocol", list(rollouts.PROTOCOLS))
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_members_that_have_instance_ids_are_static_without_being_asked_to(protocol: Any, restart_s: float) -> None:
     group = rollouts.with_instance_ids(settled(4, 12, protocol))
     times = Times(restart_s=restart_s)
@@ -204,7 +205,7 @@ def test_scaling_changes_the_size_and_nothing_else_moves_than_must() -> None:
 
 
 def test_partitions_that_a_topic_grew_by_nobody_read_before() -> None:
-    for protocol in rollouts.PROTOCOLS:
+    for protocol in PROTOCOLS:
         grown, more = rollouts.rollout(settled(3, 9, protocol), ["grow t:12", "scale 2"], protocol)  # type: ignore[arg-type]
         assert grown.plan.group.P == 12
         assert grown.read_anew == grown.taken
