@@ -7,7 +7,6 @@ import random
 import struct
 from typing import Any
 
-import numpy as np
 import pytest
 
 from apportion.arrays import CAPACITY_MAX
@@ -22,7 +21,6 @@ from apportion.model.build import build, build_columns
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.model.group import Group
 from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateless, UserDataCodec
-from apportion.strategy.traits import traits_of
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
@@ -219,19 +217,6 @@ def test_a_leader_plans_around_bytes_that_are_no_subscription(caplog: pytest.Log
     assert "partitions=6" in caplog.text
 
 
-def test_racks_by_broker_are_those_of_every_replica() -> None:
-    cluster = Cluster(random.Random(3))
-    view = ClientMetadata(cluster, "replicas")
-    for topic, rows in cluster._partitions.items():
-        expected = {
-            p: sorted({rack for n in row.replicas if (rack := cluster.broker_metadata(n).rack)})
-            for p, row in rows.items()
-        }
-        assert {p: list(racks) for p, racks in view.racks(topic).items()} == expected
-    assert view.partitions("nowhere") is None
-    assert np.unique([len(racks) for racks in view.rack_lists()]).tolist() == [0, 1, 2]
-
-
 def test_hundreds_of_lists_of_replicas_are_told_apart() -> None:
     """Every partition has the racks of its replicas."""
     cluster = Cluster(random.Random(4))
@@ -246,45 +231,6 @@ def test_hundreds_of_lists_of_replicas_are_told_apart() -> None:
     racks = [{group.racks.names[r] for r in group.racks.sets[s]} if s >= 0 else set() for s in group.racks.set_of]
     nodes = [row.replicas for topic in group.topics for row in cluster._partitions[topic].values()]
     assert racks == [{rack for n in one if (rack := cluster.broker_metadata(n).rack)} for one in nodes]
-
-
-def test_a_part_that_claims_nothing_is_no_claim() -> None:
-    """Bytes of a member that names topics without partitions, first, between and last."""
-    parts = [
-        ("clicks", ()),
-        ("views", (2, 0)),
-        ("gone", ()),
-        ("\u0437\u0430\u043a\u0430\u0437\u044b", (3,)),
-        ("clicks", ()),
-    ]
-    owned = struct.pack(">i", len(parts)) + b"".join(
-        struct.pack(">h", len(name.encode())) + name.encode() + struct.pack(f">i{len(ids)}i", len(ids), *ids)
-        for name, ids in parts
-    )
-    raws = [struct.pack(">hi", 1, 0) + b"\xff\xff\xff\xff" + owned, write_subscription(Subscription(("views",)))]
-    joined = JoinedGroup(["a", "b"], [None, None], raws)
-    claims = joined.columns(joined.memories(Stateless())).claims({"clicks": 0, "views": 1})
-    assert (claims.member.tolist(), claims.topic.tolist(), claims.size.tolist()) == ([0, 0], [1, 2], [2, 1])
-    assert claims.number.tolist() == [2, 0, 3]
-    assert list(claims.unknown) == ["\u0437\u0430\u043a\u0430\u0437\u044b"]
-
-
-def test_a_strategy_remembers_by_its_own_codec_else_as_kafka_does() -> None:
-    class Eager:
-        """No memory of its own."""
-
-    class Cooperative:
-        cooperative = True
-
-    class WithOwn:
-        cooperative = True
-        memory = Own()
-
-    assert [type(traits_of(kind()).codec) for kind in (Eager, Cooperative, WithOwn)] == [
-        InUserData,
-        InSubscription,
-        Own,
-    ]
 
 
 def test_equal_bytes_that_nobody_can_read_are_refused_for_all(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import random
-from dataclasses import replace
-from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
 
-import apportion
 from apportion.arrays import NOBODY, UNKNOWN
 from apportion.errors import BadInput
 from apportion.model import group_json
-from apportion.model.build import build, find_partitions
-from apportion.model.edits import with_changed_members
-from apportion.model.facts import Fact
-from apportion.model.group import NONE_NONEXISTENT, NonexistentClaims
+from apportion.model.build import build
 from apportion.model.group_json import read_group
 from apportion.model.lag import RESETS, lag_of
-from apportion.model.measures import cost_of_loads, measure
+from apportion.model.measures import measure
 from apportion.model.plan import hand_over
 from apportion.model.to_names import by_owner
-
-
-def test_claims_on_what_does_not_exist_are_each_told_once_in_order() -> None:
-    rng = random.Random(4)
-    topics = ["u", "t"]
-    claims = [(rng.randrange(3), rng.randrange(2), rng.randrange(3)) for _ in range(60)]
-    member, topic, number = (np.array(column) for column in zip(*claims, strict=True))
-    told = list(NonexistentClaims(member, topic, number, topics))
-    assert told == sorted({(m, topics[t], n) for m, t, n in claims})
-    firsts = NonexistentClaims(member, topic, number, topics).first_of_members()
-    assert firsts == [min(claim for claim in told if claim[0] == m) for m in range(3)]
-    assert NONE_NONEXISTENT.first_of_members() == []
-
-
-def test_partitions_are_found_by_their_ids_whether_or_not_ids_have_gaps() -> None:
-    start, numbers = np.array([0, 3, 5, 5]), np.array([0, 1, 2, 0, 4])
-    topic, sought = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2]), np.array([0, 1, 2, 3, -1, 0, 1, 4, -1, 0, 4])
-    assert find_partitions(topic, sought, start, numbers).tolist() == [0, 1, 2, -1, -1, 3, -1, 4, -1, -1, -1]
-    assert find_partitions(topic[:3], sought[:3], start, numbers).tolist() == [0, 1, 2]
-    nothing = np.array([], dtype=np.int64)
-    assert find_partitions(np.array([0]), np.array([0]), np.array([0, 0]), nothing).tolist() == [-1]
 
 
 def test_owners_beyond_sixteen_bits_are_sorted_like_any() -> None:
@@ -53,10 +25,6 @@ def test_owners_beyond_sixteen_bits_are_sorted_like_any() -> None:
     owned = np.flatnonzero(owner >= 0)
     assert (order == owned[np.lexsort((owned, owner[owned]))]).all()
     assert (held == np.bincount(owner[owned], minlength=100_000)).all()
-
-
-def test_loads_of_members_of_one_capacity_are_summed() -> None:
-    assert cost_of_loads(np.array([3, 1, 2]), np.array([2, 2, 1])) == Fraction(9 + 1, 2) + 4
 
 
 @pytest.mark.parametrize(
@@ -89,22 +57,6 @@ def test_an_id_that_a_member_claims_is_one_of_32_bits(number: int, fits: bool) -
     else:
         with pytest.raises(BadInput, match=r"members\.a\.owned\.t"):
             read_group(group)
-
-
-def test_members_that_share_one_list_of_topics_are_built_as_those_with_lists_of_their_own() -> None:
-    """Lists of topics are told apart by what they say, whether they are one object, equal ones or neither."""
-    topics = ["b", "a", "b"]
-    described = {"a": 3, "b": 2}
-    shared = build({"topics": described, "members": {f"m{m}": {"topics": topics} for m in range(5)}})
-    copied = build({"topics": described, "members": {f"m{m}": {"topics": [*topics]} for m in range(5)}})
-    mixed = build(
-        {"topics": described, "members": {f"m{m}": {"topics": ["a"] if m == 2 else topics} for m in range(5)}}
-    )
-    for group in (shared, copied):
-        assert [one.tolist() for one in group.subscriptions] == [[0, 1]]
-        assert group.subscription_of.tolist() == [0] * 5
-    assert [one.tolist() for one in mixed.subscriptions] == [[0, 1], [0]]
-    assert mixed.subscription_of.tolist() == [0, 0, 1, 0, 0]
 
 
 @pytest.mark.parametrize("last", [6, 7, 9, -1, 1 << 40])
@@ -169,17 +121,6 @@ def test_a_partition_waits_that_somebody_else_claims_than_its_new_owner() -> Non
     ]  # fmt: skip
 
 
-def test_groups_have_the_same_partitions_where_topics_and_ids_are_the_same() -> None:
-    group = read_group(HELD)
-    alike = read_group({"topics": {"u": WITH_A_GAP, "t": 3}, "members": {"x": {"topics": ["t"]}}})
-    assert group.same_partitions(group)
-    assert group.same_partitions(alike)
-    for topics in ({"t": 3, "v": WITH_A_GAP}, {"t": 3, "u": 2}, {"t": 3, "u": 3}, {"t": 2, "u": 3}, {"t": 5}):
-        other = read_group({"topics": topics, "members": {"x": {"topics": ["t"]}}})
-        assert not group.same_partitions(other), topics
-        assert not other.same_partitions(group), topics
-
-
 @pytest.mark.parametrize(
     ("owner", "found", "needed"),
     [
@@ -203,30 +144,6 @@ def test_owners_that_can_be_nobodys_are_refused_in_a_whole_sentence(owner: Any, 
     assert measure(nothing, np.array([]))["partitions"] == 0
 
 
-def test_more_racks_in_more_sets_than_memory_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    topics = {"t": [{"partition": p, "racks": [f"r{p}", f"r{p + 1}"]} for p in range(3)]}
-    raw = {"topics": topics, "members": {"a": {"topics": ["t"]}}}
-    monkeypatch.setattr(group_json, "MOST_RACK_CELLS", 12)
-    assert read_group(raw).racks is not None
-    monkeypatch.setattr(group_json, "MOST_RACK_CELLS", 11)
-    with pytest.raises(BadInput) as refused:
-        read_group(raw)
-    assert str(refused.value) == "topics: found 4 racks in 3 different sets; needed racks x sets at most 11."
-
-
-@pytest.mark.parametrize(
-    ("bounds", "where"),
-    [
-        ((5, 2**63, 9), "Fact.low"), ((5, -(2**63), 9), "Fact.low"), ((5, 0, 2**63), "Fact.high"),
-        ((10, 0, 9), "Fact.default"), ((-1, 0, 9), "Fact.default"),
-    ],
-)  # fmt: skip
-def test_a_facts_bounds_are_refused_by_their_names(bounds: tuple[int, int, int], where: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        Fact(*bounds)
-    assert refused.value.where == where
-
-
 @pytest.mark.parametrize(("weight", "fits"), [(0, True), (0.5, True), (2**53, True), (2**53 + 1, False), (-1, False)])
 def test_a_partitions_weight_is_none_below_nothing_and_none_that_floats_cannot_hold(weight: float, fits: bool) -> None:
     entries = [{"partition": 0, "weight": weight}, {"partition": 1}]
@@ -239,17 +156,6 @@ def test_a_partitions_weight_is_none_below_nothing_and_none_that_floats_cannot_h
     else:
         with pytest.raises(BadInput, match=r"topics\.t\[0\]\.weight"):
             read_group(raw)
-
-
-def test_weights_of_which_none_is_known_are_none_in_a_group_that_changes() -> None:
-    group = read_group({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}})
-    for weight in (None, np.array([np.nan, np.nan]), np.array([np.nan, 3.0])):
-        joined = with_changed_members(replace(group, weight=weight), (), {"b": {"topics": ["t"]}})
-        assert joined is not None
-        if weight is None or np.isnan(weight).all():
-            assert joined.weight is None
-        else:
-            assert joined.weight is weight
 
 
 @pytest.mark.parametrize(
@@ -288,12 +194,3 @@ def test_facts_that_are_none_are_refused_at_their_place(facts: Any, says: str) -
     with pytest.raises(BadInput) as refused:
         read_group(raw)
     assert str(refused.value).startswith(f"members.m.facts{says}")
-
-
-def test_a_plan_and_a_group_tell_what_they_are_in_a_line() -> None:
-    group = read_group({**HELD, "group": "shop"})
-    plan = apportion.plan(group, "range")
-    moves = plan.measures["moves"]
-    assert moves
-    assert repr(plan) == f"Plan('shop', range, moves={moves}, proof={plan.proof})"
-    assert repr(group) == "Group('shop', topics=2, partitions=5, members=3)"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import apportion
 from apportion.arrays import UNKNOWN
 from apportion.model import present
-from apportion.model.edits import with_changed_members, with_partitions
 from apportion.model.facts import Fact
 from apportion.model.group_json import group_to_dict, read_group
 from apportion.model.plan_json import read_plan
@@ -77,55 +75,6 @@ def test_a_lag_is_seen_where_something_tells_it(entry: dict[str, int], reset: st
     group = read_group(raw)
     assert present.observed_lag(group).tolist() == [lag, 1]
     assert present.observed_lag_known(group) == (lag != UNKNOWN)
-
-
-PLAIN: dict[str, Any] = {
-    "topics": {"t": [{"partition": p, "racks": ["x"]} for p in range(3)], "u": 1},
-    "members": {"a": {"topics": ["t"], "rack": "x"}, "b": {"topics": ["t", "u"], "owned": {"t": [1]}, "generation": 2}},
-}
-
-
-@pytest.mark.parametrize(
-    ("gone", "joining"),
-    [
-        ((0, 1), {}), ((), {"c": {"topics": ["w"]}}), ((), {"c": {"topics": ["t"], "rack": "z"}}),
-        ((), {"c": {"topics": ["t"], "owned": {"t": [2]}}}), ((0,), {"c": {"topics": ["t", "w"]}, "d": {"topics": []}}),
-    ],
-)  # fmt: skip
-def test_what_arrays_cannot_tell_is_left_to_group_json(gone: tuple[int, ...], joining: dict[str, Any]) -> None:
-    assert with_changed_members(read_group(PLAIN), gone, joining) is None
-
-
-def test_facts_that_only_some_tell_travel_with_their_members() -> None:
-    raw = {**PLAIN, "members": {m: {**fields} for m, fields in PLAIN["members"].items()}}
-    raw["members"]["a"] |= {"facts": {"warmth": 5}, "priority": 4}
-    group = read_group(raw)
-    joined = with_changed_members(
-        group, (0,), {"c": {"topics": ["t"], "facts": {"load": 2}, "capacity": 3, "rack": "x"}}
-    )
-    assert joined is not None
-    assert joined.members == ("b", "c")
-    assert {name: column.tolist() for name, column in joined.facts.items()} == {
-        "priority": [-(2**63)] * 2, "capacity": [1, 3], "load": [-(2**63), 2]
-    }  # fmt: skip
-    replaced = with_changed_members(group, (0, 1), {"c": {"topics": ["t", "u"], "rack": "x"}})
-    assert replaced is not None
-    assert (replaced.members, replaced.owner.tolist()) == (("c",), [-1] * 4)
-    asked = group.with_facts({"warmth": Fact(2, 1, 9), "other": Fact(6)})
-    assert {name: column.tolist() for name, column in asked.facts.items() if name in ("warmth", "other")} == {
-        "warmth": [5, 2], "other": [6, 6]
-    }  # fmt: skip
-    assert asked.facts["other"].dtype == np.int64
-    assert group.with_facts({"capacity": Fact(1, 1, 5)}) is group
-    with pytest.raises(apportion.BadInput, match=r"^members\.a\.facts\.warmth: found 5; needed an integer from 1 to 4"):
-        group.with_facts({"warmth": Fact(2, 1, 4)})
-    grown = with_partitions(group, 1, np.array([4, 7]))
-    assert grown is not None
-    assert (grown.number.tolist(), grown.start.tolist()) == ([0, 1, 2, 0, 4, 7], [0, 3, 6])
-    assert (grown.owner.tolist(), grown.claims.partition.tolist()) == ([-1, 1, -1, -1, -1, -1], [1])
-    assert grown.racks is not None
-    assert grown.racks.set_of.tolist() == [0, 0, 0, -1, -1, -1]
-    assert [group.subscribers(t).tolist() for t in range(2)] == [[0, 1], [1]]
 
 
 def test_a_saved_plan_gives_each_partition_the_owner_of_the_plan() -> None:

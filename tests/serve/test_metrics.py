@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import re
@@ -11,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,15 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apportion.demo import dump
 from apportion.errors import UnknownName
-from apportion.history.records import GenerationMember
 from apportion.history.stood_still import standstills
 from apportion.history.switch_measures import GroupFacts
 from apportion.history.switching import switch
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
-from apportion.serve import advice, derived_state, switched
-from apportion.serve import answers as answering
-from apportion.serve import collector as collecting
+from apportion.serve import advice
 from apportion.serve.advice import Advisor, advised
 from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
@@ -42,13 +37,13 @@ from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.exposition import EMPTY
 from apportion.serve.faults import Faults
 from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
-from apportion.serve.names import nameless_seats, shown_ids
+from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.switched import Switches, switch_of
 from apportion.sources.cluster import partition_of_group
-from apportion.sources.cluster_round import DescribedGroup, Look, Round, TopicLog, entries_of
+from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog, entries_of
 from apportion.sources.config import Connection
 from apportion.sources.governed import CarriedPlan
 from apportion.sources.load_history import load_histories
@@ -234,24 +229,6 @@ def test_lag_in_time_is_how_long_ago_the_log_passed_the_commit() -> None:
     assert np.isnan(lag.seconds[5])
 
 
-def test_many_groups_are_timed_in_pieces_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = EndTimes("id", np.arange(4))
-    for at, end in ((100.0, 0), (110.0, 100), (120.0, 300)):
-        table.add(at, np.array([end, end + 1, 2 * end, 3]))
-    ends, asked = AllEnds({"t": table}), []
-    for n, size in enumerate((1, 4, 3, 2, 4, 0, 1)):
-        group = read_group({"topics": {"t": size}, "members": {"a": {"topics": ["t"], "owned": {}}}})
-        commits = np.arange(size) * 20 + n
-        offsets = Offsets(np.zeros(size, np.int64), np.full(size, 300), commits, np.full(size, -1))
-        messages = None if n % 2 else np.arange(size) % 2 == 0
-        asked.append((replace(group, offsets=offsets), Commits.none(size).then(120.0, commits), messages))
-    alone = [repr(timed) for one in asked for timed in lag_times_of([one], ends, 125.0)]
-    assert len({*alone}) == len(asked)
-    for rows in (1, 4, 5, 15, 16):
-        monkeypatch.setattr(derived_state, "ROWS_AT_ONCE", rows)
-        assert [repr(timed) for timed in lag_times_of(asked, ends, 125.0)] == alone
-
-
 def test_an_older_commit_than_the_table_has_is_at_least_as_old_as_the_table() -> None:
     settings = ServerSettings()
     shown = snapshot(seen("g", {}, {("clicks", 0): 3}), settings=settings, at=1000.0)
@@ -273,38 +250,6 @@ def test_client_ids_are_taken_out_of_member_ids_and_these_stay_different() -> No
     shown = shown_ids(members)
     assert len(set(shown.values())) == 5
     assert not any("ann" in name or "bob" in name for name in shown.values())
-
-
-def test_seats_without_a_shown_id_keep_their_own_and_all_lose_what_is_personal() -> None:
-    seats = [GenerationMember(name, client_id="ann", host="/10.0.0.1", instance_id="i") for name in ("ann-1", "b")]
-    assert nameless_seats(seats, {"ann-1": "1"}) == (
-        GenerationMember("1", instance_id="i"), GenerationMember("b", instance_id="i")
-    )  # fmt: skip
-
-
-def test_a_row_is_worked_out_again_only_where_something_of_its_group_has_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    worked_out: list[str] = []
-    own = answering.listed
-
-    def counted(state: GroupState) -> Any:
-        worked_out.append(state.group.name)
-        return own(state)
-
-    monkeypatch.setattr(answering, "listed", counted)
-    settings = ServerSettings(tail=False)
-    answers = Answers(Collector(settings, Connection("127.0.0.1:1", Properties())))
-    one = snapshot(*(seen(name, {"clicks": [0]}, {("clicks", 0): 1}) for name in "gh"), settings=settings)
-    for number in (1, 2, 3):
-        answers._take(replace(one, number=number))
-    assert worked_out == ["g", "h"]
-    other = snapshot(seen("g", {"clicks": [0, 1]}, {("clicks", 0): 1}), settings=settings)
-    answers._take(replace(one, number=4, groups={**one.groups, **other.groups}))
-    answers._take(replace(one, number=5, groups=other.groups))
-    assert worked_out == ["g", "h", "g"]
-    answers._take(replace(one, number=6))
-    assert worked_out == ["g", "h", "g", "g", "h"], "of a group that was gone nothing is kept"
 
 
 def test_shown_ids_that_collide_are_told_apart_in_the_order_of_members_however_many() -> None:
@@ -664,33 +609,6 @@ def test_where_the_cluster_is_not_reached_its_tail_is_not_said_to_be_read() -> N
         assert b"apportion_tail_up " + up in answers.own.text()
 
 
-def test_partitions_whose_leader_does_not_answer_are_counted_and_those_of_one_that_refuses_are_not() -> None:
-    """Who may not list groups may still read the topic."""
-    from kafka import errors
-
-    async def send(request: Any, node_id: int) -> Any:
-        if node_id == 2:
-            raise errors.NodeNotReadyError("2")
-        return SimpleNamespace(error_code=31 * (node_id == 1), groups=[])
-
-    look = Look(SimpleNamespace(_manager=SimpleNamespace(send=send)))
-    look.address = {node: f"kafka-{node}:9092" for node in (1, 2, 3)}
-    asyncio.run(look._lists())
-    assert (look.round.silent, look.round.away) == ({1, 2}, {2})
-    look.round.leaders = {0: (1, 5), 1: (2, 5), 2: (3, 5), 3: (2, 6), 4: (-1, 0)}
-    assert look.round.leaderless == 3
-
-
-def test_of_deleted_topics_the_newest_names_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "MOST_NAMES_GONE", 2)
-    names: dict[str, str] = {}
-    for n in range(6):
-        collecting.remember(names, {"kept": "a", f"id-{n}": f"t-{n}"})
-    assert names == {"kept": "a", "id-3": "t-3", "id-4": "t-4", "id-5": "t-5"}
-    collecting.remember(names, {"id-0": "t-0"})
-    assert set(names) == {"id-0", "id-4", "id-5"}, "the others became known before"
-
-
 def test_seconds_of_rebalances_and_standstill_are_those_of_the_records() -> None:
     """What a recorded eager group's records prove, summed; a seeded past is shown and not counted."""
     group = load_histories(str(dump())).groups["ads-range"]
@@ -703,19 +621,3 @@ def test_seconds_of_rebalances_and_standstill_are_those_of_the_records() -> None
     seeded = GroupPast(group.name, {})
     seeded.seed(group.events)
     assert (seeded.rebalance_ms, seeded.standstill_ms) == (0, 0)
-
-
-def test_rounds_work_out_the_table_of_switches_so_that_who_asks_does_not_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    groups = [seen(f"g{i}", {"clicks": [0, 1, 2, 3]}, {}) for i in range(5)]
-    states, switches = snapshot(*groups, settings=ServerSettings()).living, Switches()
-    monkeypatch.setattr(switched, "ROWS_S", -1)
-    assert switches.rows(states) == ([], 5)
-    switches.look_on(states, -1)
-    assert switches.rows(states) == ([], 5), "a round has no time for it"
-    switches.look_on(states, 10_000)
-    rows, waiting = switches.rows(states)
-    assert ([row["Group"] for row in rows], waiting) == (["g0", "g1", "g2", "g3", "g4"], 0)
-    switches.look_on(states[:3], -1)
-    assert switches.rows(states)[1] == 2, "what is gone is forgotten"

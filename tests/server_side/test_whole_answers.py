@@ -13,7 +13,6 @@ import pytest
 
 from apportion.server_side import java_hash
 from apportion.server_side.sticky_tasks import CoordinatorSubtopology, TaskMember, sticky_tasks
-from apportion.server_side.timeline import Timeline
 from apportion.server_side.uniform import UniformProblem, uniform
 
 ALIKE = ["Aa", "BB", "C#", "AaAa", "BBBB", "AaBB", "BBAa", "C#Aa", "C#BB", "Größe", "\U0001f6d2"]
@@ -81,21 +80,6 @@ def test_every_task_runs_once(seed: int) -> None:
     assert sticky_tasks([], [CoordinatorSubtopology("0", 3, stateful=True)]) == {}
 
 
-def test_a_hash_table_hands_on_each_entry_once() -> None:
-    draw = Random(2)
-    for count in (0, 1, 2, 8, 9, 12, 13, 14, 24, 25, 48, 49, 97):
-        hashes = [draw.choice((n, n * 16, n << 16, draw.randrange(2**32))) for n in range(count)]
-        for bins in (16, 64, 128):
-            for backwards in (False, True):
-                order = java_hash.bin_order(hashes, bins, backwards=backwards)
-                assert sorted(order.positions) == list(range(count))
-        numbers = np.array(sorted(draw.sample(range(400), count)), dtype=np.int64)
-        for backwards in (False, True):
-            for since in (False, True):
-                placed = java_hash.number_order(numbers, backwards=backwards, since_19=since)
-                assert placed is None or sorted(placed.tolist()) == list(range(count))
-
-
 def test_hashes_are_javas() -> None:
     assert [java_hash.string_hash(text) for text in ("", "a", "Aa", "BB", "Größe", "\U0001f6d2", "\ud800")] == [
         0, 97, 2112, 2112, java_hash.string_hash("Größe"), 31 * 0xD83D + 0xDED2, 0xD800
@@ -115,18 +99,3 @@ def test_hashes_are_javas() -> None:
     assert ranks == [value * multiplier % 2**64 for value in (0, 1, 2**31 - 1, -(2**31), -1)]
     assert java_hash.timeline_ranks(np.array([0, 1, 2**31 - 1, 2**31, 2**32 - 1], dtype=np.uint32)).tolist() == ranks
     assert java_hash.small_bins(np.array([0, 17, 1 << 16, (3 << 16) | 2], dtype=np.uint32)).tolist() == [0, 1, 1, 1]
-
-
-def test_a_timeline_holds_who_was_put_and_not_removed() -> None:
-    draw, table = Random(4), Timeline()
-    there: list[str] = []
-    for _ in range(120):
-        name = draw.choice([*ALIKE, *(f"m{n}" for n in range(20))])
-        if draw.random() < 0.35:
-            table.remove(name)
-            there = [one for one in there if one != name]
-        else:
-            table.put(name)
-            there += [] if name in there else [name]
-        assert sorted(table.members()) == sorted(there)
-        assert all(one in table for one in there)

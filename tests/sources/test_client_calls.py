@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from kafka import errors
 
 from apportion.errors import Unavailable
 from apportion.sources import cluster, log_tails
-from apportion.sources.properties import Properties
 
 MAY_NOT = "b:1: this user may not"
 
@@ -42,28 +39,6 @@ def test_each_error_of_the_client_is_one_sentence(
     assert str(refused.value).startswith(words)
     assert "s3cret" not in str(refused.value)
     assert refused.value.__cause__ is error
-
-
-def test_a_client_that_cannot_be_made_leaves_nothing_open() -> None:
-    closed: list[str] = []
-
-    class Client:
-        def __init__(self, **settings: Any) -> None:
-            self._client = SimpleNamespace(close=lambda: closed.append("client"))
-            self._net = SimpleNamespace(close=lambda: closed.append("net"))
-            if settings.pop("fails"):
-                raise errors.KafkaTimeoutError
-            self.settings = settings
-
-    with pytest.raises(errors.KafkaTimeoutError):
-        cluster.opened(Client, "b:1", Properties(), fails=True)
-    assert closed == ["client", "net"]
-    made = cluster.opened(Client, "b:1,c:2", Properties(), fails=False, more=3)
-    assert made.settings == {
-        "bootstrap_servers": ["b:1", "c:2"], "client_id": "apportion", "bootstrap_timeout_ms": 15_000, "more": 3,
-        "security_protocol": "PLAINTEXT",
-    }  # fmt: skip
-    assert len(closed) == 2
 
 
 def batch(first: int, messages: int, producer: int = -1, transactional: bool = False, control: bool = False) -> bytes:
@@ -104,32 +79,3 @@ def test_of_a_logs_tail_markers_and_what_was_aborted_are_no_messages(
 ) -> None:
     for first, (at, message) in tails.items():
         assert log_tails.tail_of(records, first, iter(aborted)) == log_tails.Tail(at, message), first
-
-
-@pytest.mark.parametrize("asked", [1, 2, 5])
-def test_a_cluster_is_asked_again_after_a_pause_until_its_patience_ends(
-    asked: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, slept = [50.0], list[float]()
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    def ask() -> str:
-        if len(slept) < asked - 1:
-            raise errors.CoordinatorLoadInProgressError
-        return "told"
-
-    monkeypatch.setattr(cluster, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
-    assert cluster.patiently("b:1", ask) == "told"
-    assert slept == [0.25] * (asked - 1)
-
-    def never() -> str:
-        raise errors.CoordinatorLoadInProgressError
-
-    slept.clear()
-    given: list[Callable[[], str]] = [never]
-    with pytest.raises(Unavailable, match="b:1 answered: "):
-        cluster.patiently("b:1", given[0], patience_ms=1_000)
-    assert slept == [0.25] * 4

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,30 +57,6 @@ def test_members_that_subscribe_by_one_expression_want_the_same() -> None:
     assert {name: fields["topics"] for name, fields in group_descriptions.consumer_facts(group)["members"].items()} == {
         **{name: ["named", "t1", "t2"] for name in ("a", "b", "idle")}, "other": ["named"], "plain": ["named"],
     }  # fmt: skip
-
-
-def test_a_group_is_put_together_in_one_walk_over_its_commits() -> None:
-    """Not in one for each topic. What it committed outside its topics stays, what is not there is left out."""
-    walks: list[str] = []
-
-    class Commits(dict[tuple[str, int], int]):
-        def __iter__(self) -> Iterator[tuple[str, int]]:
-            walks.append("keys")
-            return super().__iter__()
-
-        def items(self) -> Any:
-            walks.append("items")
-            return super().items()
-
-    topics = [f"t{n}" for n in range(20)]
-    entries = {topic: {p: {"partition": p, "end": 9} for p in range(3)} for topic in topics}
-    committed = Commits({(topic, p): p for topic in topics for p in range(3)} | {("old", 3): 4})
-    facts = {"wanted": {*topics, "gone"}, "kind": "classic", "members": {}, "state": "Empty", "protocol": None}
-    raw = live.observed_group("g", {**facts, "generation": None, "sentences": []}, committed, entries).raw
-    assert walks == ["items"]
-    assert raw["topics"].keys() == {*topics, "old"}
-    assert raw["topics"]["old"] == [{"partition": 3, "committed": 4}]
-    assert raw["topics"]["t7"][2] == {"partition": 2, "end": 9, "committed": 2}
 
 
 def test_tasks_beyond_the_end_of_a_narrower_topic_are_nobodys_partitions_and_other_kinds_keep_all() -> None:

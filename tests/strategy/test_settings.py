@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import pytest
@@ -12,7 +12,6 @@ from apportion.errors import BadInput, BrokenAssignor, UnknownName
 from apportion.model.facts import CAPACITY, Fact
 from apportion.strategy.codec import (
     Claim,
-    Holding,
     InSubscription,
     InUserData,
     Stateless,
@@ -107,54 +106,9 @@ def sent(data: bytes | None = None, generation: int | None = None, **owned: list
     return Subscription(("t",), data, tuple((topic, tuple(ids)) for topic, ids in owned.items()), generation)
 
 
-def test_a_codec_tells_what_was_held_since_when_and_what_was_lost() -> None:
-    claim = Stateless().read(sent(None, 4, t=[0, 1]))
-    assert (claim.owned, claim.generation, claim.held) == ({"t": [0, 1]}, 4, True)
-    assert InUserData().user_data(Holding((), None)) is None
-    data = InUserData().user_data(Holding((("t", (2,)),), 7))
-    claim = InUserData().read(sent(data))
-    assert (claim.owned, claim.generation, claim.held, claim.lost) == ({"t": [2]}, 7, False, None)
-    assert InUserData().user_data(Holding((), 7)) is not None, "it was there, and held nothing"
-    assert InUserData().read(sent(b"\x00")).lost
-    codec = InSubscription()
-    claim = codec.read(sent(codec.user_data(Holding((("t", (1,)),), 9, keeps=True)), None, t=[1]))
-    assert (claim.owned, claim.generation, claim.held) == ({"t": [1]}, 9, True)
-    wishes = codec.user_data(Holding((("t", (1,)),), 9, keeps=False))
-    claim = codec.read(sent(wishes))
-    assert (claim.owned, claim.generation, claim.held, claim.lost) == ({"t": [1]}, 9, False, None)
-    assert wishes is not None
-    claim = codec.read(sent(wishes[:6]))
-    assert (claim.owned, claim.generation) == ({}, 9)
-    assert claim.lost
-
-
 OWNED = (("t", (1,)),)
 WISHES = write_sticky(OWNED, 9)
 NO_WISHES = write_sticky((), None)
-
-
-@pytest.mark.parametrize(
-    ("codec", "holding", "sent"),
-    [
-        (Stateless(), Holding(OWNED, 9), None),
-        (InUserData(), Holding(), None),
-        (InUserData(), Holding((), 9), write_sticky((), 9)),
-        (InUserData(), Holding(OWNED), write_sticky(OWNED, None)),
-        (InUserData(), Holding(OWNED, 9, keeps=True), WISHES),
-        (InSubscription(), Holding(), write_cooperative(None)),
-        (InSubscription(), Holding((), 9), write_cooperative(9)),
-        (InSubscription(), Holding((), 9, keeps=True), write_cooperative(9)),
-        (InSubscription(), Holding(OWNED, 9, keeps=True), write_cooperative(9)),
-        (InSubscription(), Holding(OWNED, 9), write_cooperative(9) + WISHES),
-        (InSubscription(), Holding(OWNED), write_cooperative(None) + write_sticky(OWNED, None)),
-    ],
-)
-def test_what_a_member_sends_of_what_it_had(codec: UserDataCodec, holding: Holding, sent: bytes | None) -> None:
-    assert codec.user_data(holding) == sent
-    assert (
-        codec.assignment_data(apportion.plan({"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}})),
-        codec.epoch(sent),
-    ) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -197,32 +151,3 @@ def test_a_codec_takes_the_newest_generation_that_it_is_told_and_says_all_that_i
         claim = codec.read(damaged)
         assert claim.lost
         assert (claim.generation, claim.owned) == (11, {topic: [1] for topic, _ in damaged.owned})
-
-
-def test_traits_that_nobody_names_are_these_and_wrong_facts_are_told_in_whole_sentences() -> None:
-    plain = {"server_side": False, "assigned_data": False, "on_foreign": "log", "kept_whole": "", "advised": True}
-    for one in (object(), apportion.Range()):
-        traits = asdict(traits_of(one))
-        assert {name: traits[name] for name in plain} == plain
-        assert (traits["facts"], traits["summary"], traits["target_of"], traits["leaves"]) == ({}, None, None, False)
-    assert isinstance(traits_of(object()).codec, InUserData)
-    assert isinstance(traits_of(type("C", (), {"cooperative": True})).codec, InSubscription)
-    assert isinstance(traits_of(type("C", (), {"cooperative": True, "memory": Stateless()})).codec, Stateless)
-    for facts, words in [
-        (["warmth"], "the facts ['warmth']; needed names, each with an apportion.Fact"),
-        ({"warmth": 3}, "the facts {'warmth': 3}; needed names, each with an apportion.Fact"),
-        ({"": Fact()}, "a fact named ''; needed a text of 1 to 255 bytes"),
-        ({3: Fact()}, "a fact named 3; needed a text of 1 to 255 bytes"),
-        ({"é" * 128: Fact()}, f"a fact named {'é' * 128!r}; needed a text of 1 to 255 bytes"),
-        (
-            {"capacity": Fact(2, 1, 3)},
-            f"'capacity' as {Fact(2, 1, 3)}; all strategies share it, so needed apportion.strategy.CAPACITY",
-        ),
-    ]:
-        with pytest.raises(BrokenAssignor) as refused:
-            traits_of(type("Wrong", (), {"name": "warm", "facts": facts}))
-        assert str(refused.value) == f"the assignor 'warm' asks for {words}."
-    assert traits_of(type("Right", (), {"facts": {"é" * 127: Fact(), "capacity": CAPACITY}})).facts
-    nameless = type("Nameless", (), {"facts": 1})
-    with pytest.raises(BrokenAssignor, match=r"^the assignor <class '.*Nameless'> asks for the facts 1; needed"):
-        traits_of(nameless)

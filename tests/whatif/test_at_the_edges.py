@@ -14,9 +14,7 @@ from apportion import comparison, planning, rollouts, whatif
 from apportion.errors import ApportionError, BrokenAssignor
 from apportion.model.group_json import read_group
 from apportion.model.plan import Answer, Plan
-from apportion.model.plan_json import read_plan
 from apportion.rollouts import MembershipChange, Times
-from apportion.strategy.traits import traits_of
 
 HOSTS: dict[str, Any] = {
     "group": "hosts",
@@ -51,17 +49,6 @@ def test_what_is_not_said_is_kafkas_own() -> None:
     assert (MembershipChange("s").leave, MembershipChange("s").join, MembershipChange("s").silent) == ((), {}, False)
 
 
-def test_names_of_those_that_restart_are_drawn_from_group_member_and_batch() -> None:
-    plain = {**HOSTS, "members": {name: {"topics": ["t"]} for name in "ab"}}
-    named = {**plain, "members": {name: {"topics": ["t"], "client_id": "pod"} for name in "ab"}}
-    answers = [
-        [stage.joined for stage in rollouts.rollout(raw, [step], "eager")]
-        for raw in (plain, named, {**named, "group": "other"})
-        for step in ("rolling", "rolling 2")
-    ]
-    assert all(joined[0].startswith("pod-") for stages in answers[2:] for joined in stages if joined)
-
-
 def test_what_newcomers_want_and_what_is_lost_is_said_where_there_is_some() -> None:
     joined, left, moved = rollouts.rollout(HOSTS, ["join 1 like m3", "leave m3", "rolling 7"])[:3]
     assert (joined.newcomers_topics, left.newcomers_topics, moved.newcomers_topics) == (["u"], [], [])
@@ -74,47 +61,12 @@ def test_what_newcomers_want_and_what_is_lost_is_said_where_there_is_some() -> N
     assert "lost_replicas" not in rollouts.rollout({**HOSTS, "topics": {"t": 9, "u": 5}}, ["leave m0"])[0].to_dict()
 
 
-def test_a_partition_is_found_in_a_group_that_grew_or_lost_topics() -> None:
-    group = read_group(HOSTS)
-    grown = whatif.grow(whatif.grow(group, "t", 11), "u", 6)
-    assert rollouts.places_in(group, group).tolist() == list(range(14))
-    assert rollouts.places_in(group, grown).tolist() == [*range(9), -1, -1, *range(9, 14), -1]
-    assert rollouts.places_in(grown, group).tolist() == [*range(9), *range(11, 16)]
-    other = read_group({**HOSTS, "topics": {"s": 9, "u": 5}})
-    assert rollouts.places_in(group, other).tolist() == [-1] * 9 + list(range(9, 14))
-    assert rollouts.places_in(group, read_group({**HOSTS, "topics": {"t": 8, "u": 6}})).tolist() == [
-        *range(8), *range(9, 14), -1,
-    ]  # fmt: skip
-
-
-def test_totals_have_their_words_for_one_and_for_none() -> None:
-    assert rollouts.total_sentence([]) == (
-        "In all 0 generations: members that stay let go of 0 partitions, 0 of them for good; "
-        "0 are read anew by another member; partitions stand still for 0 s together, one of them 0 s at a stretch."
-    )
-    one = {"topics": {"t": 2}, "members": {name: {"topics": ["t"], "owned": {"t": [n]}} for n, name in enumerate("ab")}}
-    assert rollouts.total_sentence(rollouts.rollout(one, ["leave b"], times=Times(rebalance_s=2_000.5))) == (
-        "In all 1 generation: members that stay let go of 0 partitions, 0 of them for good; "
-        "1 is read anew by another member; "
-        "partitions stand still for 2,000 s together, one of them 2000.5 s at a stretch."
-    )
-
-
 def test_newcomers_are_told_apart_from_whoever_has_such_a_name() -> None:
     raw = {"topics": {"t": 4}, "members": {f"join-{n}": {"topics": ["t"]} for n in (1, 2, 3, 5)}}
     assert whatif.join(read_group(raw), 3).members == tuple(f"join-{n}" for n in range(1, 8))
     with pytest.raises(ApportionError, match=r"^join: found 0; needed how many members come, from 1 to 100000\.$"):
         whatif.join(read_group(raw), 0)
     assert whatif.join(read_group(RAW)).members == ("y", "join-1", "x", "z")
-
-
-@pytest.mark.parametrize("n", [2, 5, 6])
-def test_a_client_id_of_several_is_told_with_five_of_them(n: int) -> None:
-    raw = {"topics": {"t": 4}, "members": {f"m{i}": {"topics": ["t"], "client_id": "pod"} for i in range(n)}}
-    with pytest.raises(ApportionError) as error:
-        whatif.leave(read_group(raw), "pod")
-    assert str(error.value).count("m") >= min(n, 5)
-    assert "'pod'" in str(error.value)
 
 
 def test_a_name_is_looked_for_among_members_then_instances_then_clients() -> None:
@@ -177,14 +129,6 @@ def plans(answers: dict[str, list[int]], raw: dict[str, Any]) -> list[Plan]:
     ]  # fmt: skip
 
 
-def test_a_comparison_as_json_says_its_group_its_failures_and_what_was_saved() -> None:
-    saved = read_plan(apportion.plan(HOSTS, "range").to_dict())
-    compared = comparison.compare(HOSTS, ["sticky", Wrong(None)], saved)  # type: ignore[list-item]
-    said = compared.to_dict()
-    assert (said["version"], said["group"], [plan["assignor"] for plan in said["plans"]]) == (1, "hosts", ["sticky"])
-    assert not {"failed", "saved"} & comparison.compare(HOSTS, ["sticky"]).to_dict().keys()
-
-
 def test_strategies_are_compared_once_each_in_the_order_of_the_asker() -> None:
     def names(*arguments: Any, **named: Any) -> list[str]:
         return [comparison.named(plan) for plan in comparison.compare(RAW, *arguments, **named).plans]
@@ -199,18 +143,6 @@ def test_strategies_are_compared_once_each_in_the_order_of_the_asker() -> None:
         "lag-aware", "lag-aware max_skew=2", "wrong",
     ]  # fmt: skip
     assert names(["streams"], settings={"stateless": "t,u"})[1:] == ["streams stateless=t,u"]
-
-
-def test_a_large_group_is_planned_by_quick_strategies_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = read_group(HOSTS)
-    every = [plan.assignor for plan in comparison.every_plan(group)]
-    assert every == [name for name in apportion.assignors.compared() if name in every]
-    monkeypatch.setattr(comparison, "ALL_STRATEGIES_MAX_PARTITIONS", group.P)
-    assert [plan.assignor for plan in comparison.every_plan(group)] == every
-    monkeypatch.setattr(comparison, "ALL_STRATEGIES_MAX_PARTITIONS", group.P - 1)
-    quick = [name for name in every if traits_of(apportion.assignors.known()[name]).quick]
-    assert [plan.assignor for plan in comparison.every_plan(group)] == quick
-    assert 0 < len(quick) < len(every)
 
 
 def test_an_answer_is_held_against_the_group_partition_by_partition() -> None:

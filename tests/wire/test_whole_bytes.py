@@ -12,7 +12,6 @@ import pytest
 from apportion.errors import ApportionError
 from apportion.wire import plan_text
 from apportion.wire.plan_text import GovernedPlan, MemberKey, PlanPart
-from apportion.wire.subscription import Subscription, write_subscription
 
 
 def a_plan(seed: int) -> GovernedPlan:
@@ -68,11 +67,3 @@ def test_a_salt_tells_all_members_apart_and_a_large_plan_is_cut_at_topics() -> N
         ApportionError, match=r"^a plan for 3000 members with one topic has \d+ bytes as a rack id, which"
     ):
         plan_text.texts(huge, "c")
-
-
-def test_a_version_that_no_client_has_is_refused() -> None:
-    for wrong in (-1, 4):
-        with pytest.raises(ValueError, match=f"^subscription version {wrong}; there are 0 to 3$"):
-            write_subscription(Subscription((), version=wrong))
-    assert plan_text.topic_id("AAAAAAAAAAAAAAAAAAAAAQ") == bytes(15) + b"\x01"
-    assert plan_text.base64url(b"\xff\xfe") == "__4"

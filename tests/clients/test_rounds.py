@@ -1,4 +1,4 @@
-"""Rounds of groups of every kind, byte for byte, with the lines, records and memories they leave: all written down."""
+"""Rounds of groups of every kind: each task runs once, and what a leader says of the cause of a rebalance is so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import sleep
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from tests.clients.joining import JoiningMember, assign
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.options import Options
-from apportion.clients.group.topic_metadata import ClientMetadata, can_exist, describe_topics
 from apportion.clients.group.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum
 from apportion.clients.lag_feed import folder_offsets
 from apportion.clients.rebalance import Causes, LeadersView
@@ -27,11 +25,8 @@ from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
 from apportion.wire.subscription import Subscription, write_subscription
-from apportion.wire.task_data import TaskAssignment, TaskMemory, read_orders, write_memory, write_orders
+from apportion.wire.task_data import TaskAssignment, TaskMemory, read_orders, write_orders
 from apportion.wire.user_data import read_sticky
-
-from .metadata import Cluster as Listed
-from .metadata import Replica
 
 SIZES = {"clicks": 5, "views": 3, "words": 4, "заказы": 2}
 
@@ -47,46 +42,6 @@ class Cluster:
 
     def racks(self, topic: str) -> dict[int, list[str]]:
         return {p: ["abc"[p % 3], "abc"[(p + 1) % 3]] for p in range(self.sizes.get(topic, 0))}
-
-
-TOPOLOGY = Topology.of(Subtopology(("clicks", "views"), "joins"), Subtopology(("words",)))
-
-
-def test_each_task_runs_on_one_member_through_all_rounds_and_the_leader_answers_alike_twice() -> None:
-    draw = Random(1)
-    settings = TaskSettings(num_standby_replicas=1, acceptable_recovery_lag=50, max_warmup_replicas=1)
-    bridges: dict[str, TaskBridge] = {}
-    for generation in range(1, 13):
-        if draw.random() < 0.6 or len(bridges) < 2:
-            bridges[f"m{generation}"] = TaskBridge(TOPOLOGY, settings, rack=draw.choice((None, "a", "b")))
-        elif draw.random() < 0.5:
-            del bridges[draw.choice(list(bridges))]
-        said: dict[str, Subscription] = {}
-        for n, (who, bridge) in enumerate(bridges.items()):
-            orders = bridge.orders
-            lag_of = {task: draw.choice((0, 30, 400)) for task in (*orders.standby, *orders.warmup)}
-            bridge.memory_now = TaskMemory(f"p{n // 2}", 0, orders.active, orders.standby, lag_of)
-            said[who] = bridge.subscription(["clicks", "views", "words"], keeps=True)
-        if generation == 5:
-            said["stranger"] = Subscription(("clicks",), None)
-            other = TaskBridge(Topology.of(Subtopology(("clicks", "views", "words"))), settings)
-            said["other"] = other.subscription(["clicks", "views", "words"], keeps=True)
-            said["cut"] = Subscription(("clicks", "views", "words"), b"\x00\x01", (("clicks", (0,)),), generation - 1)
-        members = [JoiningMember(who, None, one) for who, one in said.items()]
-        raws = [write_subscription(one) for one in said.values()]
-        leader = next(iter(bridges.values()))
-        given = leader.lead(JoinedGroup(list(said), [None] * len(said), raws), Cluster(SIZES), "g", generation)
-        assert {who: read_assignment(raw) for who, raw in given.items()} == assign(
-            leader, members, Cluster(SIZES), "g", generation
-        )
-        for who, bridge in bridges.items():
-            bridge.on_assignment(read_assignment(given[who]), generation, "g")
-        held_once(given)
-    bridge = next(iter(bridges.values()))
-    rounds = bridge.rounds
-    strange = write_memory(TaskMemory("p"))
-    bridge.on_assignment(Assignment((), strange[:3]), 99, "g")
-    assert (bridge.rounds, bridge.orders.active) == (rounds + 1, ())
 
 
 def held_once(given: dict[str, bytes]) -> None:
@@ -231,63 +186,6 @@ def test_causes_name_what_differs_from_the_last_time() -> None:
     assert causes.why(seen(base)) == "hand-over of what was withheld"
     causes.remember(seen(base, withheld=True))
     assert causes.why(seen(changed(c=None))) == "left: c"
-
-
-def test_topics_are_described_as_the_client_knows_them() -> None:
-    listed = Listed({"whole": [0, 1, 2], "gaps": [5, 0, 3], "turned": [2, 1, 0], "none": []})
-    view = ClientMetadata(listed, "replicas")
-    known, racks = describe_topics(view, ["whole", "gaps", "turned", "none", "unknown"], racks=False)
-    assert racks is None
-    assert known == {
-        "whole": 3, "gaps": [{"partition": 0}, {"partition": 3}, {"partition": 5}], "turned": 3, "none": 0
-    }  # fmt: skip
-    cluster = Cluster({"t": 2, "views": 3, "none": 0})
-    both = describe_topics(Gaps(cluster.sizes), ["views", "none", "unknown", "t"], racks=True)
-    assert both == ({
-        "views": [{"partition": 0, "racks": ["a", "b"]}, {"partition": 2, "racks": ["c", "a"]}], "none": [],
-        "t": [{"partition": 0, "racks": ["a", "b"]}, {"partition": 1, "racks": ["b", "c"]}],
-    }, None)  # fmt: skip
-    cluster.racks = lambda topic: {1: ["x", "y"]}  # type: ignore[method-assign]
-    assert describe_topics(cluster, ["t"], racks=True)[0] == {
-        "t": [{"partition": 0, "racks": []}, {"partition": 1, "racks": ["x", "y"]}]
-    }  # fmt: skip
-    cluster = Cluster({"t": 2})
-    described, told = describe_topics(cluster, ["t", "u"], racks=True)
-    assert (described, told) == (
-        {"t": [{"partition": 0, "racks": ["a", "b"]}, {"partition": 1, "racks": ["b", "c"]}]}, None
-    )  # fmt: skip
-    listed._partitions = {"t": {1: Replica([2, 1]), 0: Replica([3])}}
-    fresh = ClientMetadata(listed, "replicas")
-    assert list(fresh.racks("t")) == [0, 1]
-    numbers = fresh.rack_numbers("t")
-    assert (len(set(numbers)), fresh.rack_numbers("t") is numbers, fresh.racks("gone")) == (2, True, {})
-    assert set(fresh.seen_racks()) == {"t", "gone"}
-    brokers: dict[int, Any] = {1: "b", 2: "a", 3: "", 4: None, 6: "b"}
-    names: Any = Listed({})
-    names._partitions = {
-        "t": {p: Replica(nodes) for p, nodes in enumerate(([2, 1], [1, 2], [3, 4], [5, 1], [1, 6], [2, 1]))},
-        "gaps": {2: Replica([3, 4]), 0: Replica([2, 1])},
-    }
-    names.broker_metadata = lambda node: SimpleNamespace(rack=brokers[node]) if node in brokers else None
-    names._brokers = brokers
-    several = ClientMetadata(names, "replicas")
-    assert several.rack_numbers("t") == [0, 1, 2, 3, 4, 0]
-    assert several.rack_numbers("gaps") == [0, 2]
-    assert several.rack_lists() == [("a", "b"), ("a", "b"), (), ("b",), ("b",)]
-    assert several.seen_racks() == {
-        "t": [("a", "b"), ("a", "b"), (), ("b",), ("b",), ("a", "b")], "gaps": [("a", "b"), ()]
-    }  # fmt: skip
-    assert several.racks("gaps") == {0: ("a", "b"), 2: ()}
-    assert (several.tables()[0] is names._partitions, several.tables()[1] is brokers) == (True, True)
-    assert ClientMetadata(SimpleNamespace(), "replicas").tables() == ({}, None)
-    assert [several.partitions("gone"), list(several.partitions("gaps") or ())] == [None, [2, 0]]
-    counts, apart = describe_topics(several, ["t", "gaps", "gone"], racks=True)
-    assert counts == {"t": 6, "gaps": [{"partition": 0}, {"partition": 2}]}
-    assert apart is not None
-    assert (apart.lists, apart.of_topic) == (several.rack_lists(), {"t": [0, 1, 2, 3, 4, 0], "gaps": [0, 2]})
-    assert [can_exist(name) for name in ("a.b_c-D9", "", "a b", "x" * 249, "x" * 250, ".", "..", "ü")] == [
-        True, False, False, True, False, can_exist("."), can_exist(".."), False
-    ]  # fmt: skip
 
 
 def test_what_a_member_is_told_to_warm_up_for_makes_it_join_again_once_it_is_ready() -> None:

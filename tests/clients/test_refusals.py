@@ -1,0 +1,184 @@
+"""What a member may not bring is refused in a sentence, and librdkafka's settings are understood; without a broker."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+import apportion
+from apportion.acting.rule import Acting
+from apportion.clients.confluent.settings import member_settings, rack_of
+from apportion.clients.group.bridge import Bridge
+from apportion.clients.group.broker_takeover import TakeoverWatch, policy
+from apportion.clients.group.error_sentences import sentence as error_sentence
+from apportion.clients.group.options import Options
+from apportion.errors import BadInput
+from apportion.wire import plan_text
+from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
+
+CLASSIC = (
+    "group 'g' is of the new protocol now, since some member has group.protocol=consumer: the broker assigns by its "
+    "own assignor, {who} is no longer asked, and this member {does}. What to do: end the members with "
+    "group.protocol=consumer, and the group is classic again at once (group.consumer.migration.policy=disabled on the "
+    "broker keeps them out){more}."
+)
+STOPPED = CLASSIC.format(
+    who="'failover'", does="has given its partitions back and stopped",
+    more="; or set on_foreign='continue' to read what the broker gives",
+)  # fmt: skip
+
+
+def test_a_governors_plan_that_keeps_the_promise_lets_a_member_read_on(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "apportion.clients")
+
+    def group(promise: int, assignor: str = plan_text.ASSIGNOR) -> dict[str, Any]:
+        [text] = plan_text.texts(GovernedPlan(7, promise, (MemberKey("a"),), (0,), {}), "c")
+        return {"assignor_name": assignor, "members": [{"rack_id": "r1"}, {"rack_id": text}, {"rack_id": None}]}
+
+    for promise, strategies, kept in (
+        (TOPICS_WHOLE, ["failover"], True), (NUMBERS_WHOLE, ["failover"], False), (0, ["failover"], False),
+        (NUMBERS_WHOLE, ["sticky-stream-join"], True), (TOPICS_WHOLE, ["failover", "sticky-stream-join"], False),
+        (TOPICS_WHOLE | NUMBERS_WHOLE, ["failover", "sticky-stream-join"], True), (TOPICS_WHOLE, ["range"], False),
+    ):  # fmt: skip
+        watch = TakeoverWatch([Bridge(name, Options(on_foreign="stop")) for name in strategies])
+        watch.look(group(promise))
+        assert watch.plan_keeps is kept, (promise, strategies)
+        assert watch.joined("", "g", 1) is not kept
+    watch.look(group(0, "uniform"))
+    watch = TakeoverWatch([Bridge("failover", Options())])
+    watch.look(group(TOPICS_WHOLE))
+    assert not watch.joined("", "g", 1)
+    watch.look({"assignor_name": plan_text.ASSIGNOR, "members": [{"rack_id": None}]})
+    assert watch.plan_keeps, "the brokers remember it"
+    assert not watch.joined("", "g", 2)
+    text = "group 'g' is of the new protocol now, and a governor's plan keeps 'failover': it reads on"
+    assert (logging.INFO, text) in [(one.levelno, one.getMessage()) for one in caplog.records]
+    watch.look(group(TOPICS_WHOLE, "uniform"))
+    assert watch.joined("", "g", 3), "the class no longer assigns"
+    assert watch.stopped == STOPPED
+    watch.look(group(TOPICS_WHOLE))
+    assert not watch.joined("x", "g", 4)
+    assert not watch.plan_keeps, "a classic group carries no plan"
+
+
+def test_the_policy_is_the_users_else_the_strategys() -> None:
+    assert [policy(apportion.find(name), None) for name in ("failover", "streams", "range")] == ["stop", "stop", "log"]
+    assert policy(apportion.find("failover"), "continue") == "continue"
+    with pytest.raises(BadInput) as refused:
+        policy(apportion.find("range"), "ignore")  # type: ignore[arg-type]
+    assert str(refused.value) == "on_foreign: found 'ignore'; needed one of stop, log, continue."
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"rack": 5}, "rack: found 5; needed a text."),
+        ({"auto_offset_reset": "now"}, 'auto_offset_reset: found "now"; needed one of latest, earliest, none.'),
+        (
+            {"acting": Acting()},
+            "acting: found acting without lag; needed a LagFeed as lag=, by which the group's lag is",
+        ),
+        (
+            {"capacity": "learned"},
+            "capacity: found 'learned' without acting; needed acting=Acting(...), which learns it,",
+        ),
+        ({"capacity": 0}, "capacity: found 0; needed an integer from 1 to 1000000."),
+        ({"capacity": 1_000_001}, "capacity: found 1000001; needed an integer from 1 to 1000000."),
+        ({"priority": 2**31}, "priority: found 2147483648; needed an integer from -2147483648 to 2147483647."),
+        ({"priority": -(2**31) - 1}, "priority: found -2147483649; needed an integer from -2147483648 to 2147483647."),
+        (
+            {"priority": 1, "facts": {"priority": 2}},
+            "facts.priority: found it beside priority=1; needed one of the two.",
+        ),
+        (
+            {"capacity": 2, "facts": {"capacity": 3}},
+            "facts.capacity: found it beside capacity=2; needed one of the two.",
+        ),
+    ],
+)
+def test_what_a_member_cannot_bring_is_refused_before_it_joins(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        Options(**given)
+    assert str(refused.value).startswith(words)
+
+
+class NoBrokersAvailable(Exception):
+    """As the clients call it."""
+
+
+class TopicAuthorizationFailed(Exception):
+    """aiokafka's, without the ending."""
+
+
+class Derived(TopicAuthorizationFailed):
+    """Known by what it is made of."""
+
+
+def test_errors_of_clients_say_what_is_missing_and_how_it_is_given() -> None:
+    right = (
+        "no right to read or describe a topic{}: an operator gives it with kafka-acls --add --allow-principal User:YOU "
+        "--operation Read --topic TOPIC"
+    )
+    assert error_sentence(NoBrokersAvailable(), "cluster x") == (
+        "no broker answered (cluster x): see the addresses and the security protocol"
+    )
+    assert error_sentence(Derived("t"), "topic t") == right.format(" (topic t)")
+    assert error_sentence(TopicAuthorizationFailed("t")) == right.format("")
+    assert error_sentence(ValueError("a\n  b"), "t") == "ValueError: a b (t)"
+    assert error_sentence(ValueError("x" * 400)) == "ValueError: " + "x" * 300
+
+
+PLAIN = {"bootstrap_servers": ["localhost"], "enable_auto_commit": True, "isolation_level": "read_committed"}
+
+
+@pytest.mark.parametrize(
+    ("config", "settings"),
+    [
+        ({"bootstrap.servers": "a:1,b:2"}, {**PLAIN, "bootstrap_servers": ["a:1", "b:2"]}),
+        ({"metadata.broker.list": "a:1"}, {**PLAIN, "bootstrap_servers": ["a:1"]}),
+        ({"group.id": "g", "client.id": "c", "group.instance.id": "i"},
+         {**PLAIN, "group_id": "g", "client_id": "c", "group_instance_id": "i"}),
+        ({"session.timeout.ms": "6000", "auto.commit.interval.ms": 500},
+         {**PLAIN, "session_timeout_ms": 6000, "auto_commit_interval_ms": 500}),
+        ({"security.protocol": "sasl_ssl", "sasl.mechanisms": "PLAIN", "sasl.username": "u", "sasl.password": "p"},
+         {**PLAIN, "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_plain_username": "u",
+          "sasl_plain_password": "p"}),
+        ({"ssl.endpoint.identification.algorithm": "none"}, {**PLAIN, "ssl_check_hostname": False}),
+        ({"ssl.endpoint.identification.algorithm": "NONE"}, {**PLAIN, "ssl_check_hostname": False}),
+        ({"ssl.endpoint.identification.algorithm": "https"}, PLAIN),
+        ({"enable.auto.commit": "False"}, {**PLAIN, "enable_auto_commit": False}),
+        ({"enable.auto.commit": False}, {**PLAIN, "enable_auto_commit": False}),
+        ({"enable.auto.commit": "0"}, {**PLAIN, "enable_auto_commit": False}),
+        ({"enable.auto.commit": "f"}, {**PLAIN, "enable_auto_commit": False}),
+        ({"enable.auto.commit": "true"}, PLAIN),
+        ({"isolation.level": "read_uncommitted"}, {**PLAIN, "isolation_level": "read_uncommitted"}),
+        ({"ssl.ca.location": "ca", "ssl.key.password": "k"}, {**PLAIN, "ssl_cafile": "ca", "ssl_password": "k"}),
+    ],
+)  # fmt: skip
+def test_librdkafkas_settings_are_the_members_too(config: dict[str, Any], settings: dict[str, Any]) -> None:
+    where = {} if "metadata.broker.list" in config else {"bootstrap.servers": "localhost"}
+    assert member_settings({**where, **config}) == settings
+
+
+def test_a_login_that_the_member_cannot_have_is_refused_and_racks_are_read() -> None:
+    with pytest.raises(BadInput) as refused:
+        member_settings(
+            {
+                "bootstrap.servers": "a:1",
+                "sasl.oauthbearer.config": "x",
+                "ssl.engine.location": "y",
+                "oauth_cb": 1,
+                "sasl.username": "u",
+            }
+        )
+    words = str(refused.value)
+    assert words.startswith(
+        "config: found oauth_cb, sasl.oauthbearer.config, ssl.engine.location; needed settings that the group's "
+        "member, a kafka-python consumer, has too: sasl.mechanism, sasl.mechanisms, sasl.username, "
+    )
+    assert words.endswith("ssl.crl.location, ssl.endpoint.identification.algorithm.")
+    assert [rack_of(one) for one in ({}, {"client.rack": ""}, {"client.rack": "r"}, {"client.rack": None})] == [
+        None, None, "r", None
+    ]  # fmt: skip
