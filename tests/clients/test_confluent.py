@@ -15,8 +15,8 @@ from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
 
-from apportion.clients import confluent
 from apportion.clients.confluent import GroupConsumer
+from apportion.clients.confluent import consumer as confluent
 from apportion.clients.confluent.settings import member_settings
 from apportion.clients.kafka_python import assignor
 from apportion.clients.lag_feed import LagFeed
@@ -282,23 +282,23 @@ def test_what_the_member_lets_go_of_while_the_fetcher_is_told_is_told_the_next_t
     with GroupConsumer(
         {"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"], on_revoked=hear("revoked"), on_lost=hear("lost")
     ) as it:
+        fetcher = it._fetcher
+
+        class LetsGo:
+            def incremental_assign(self, partitions: Any) -> None:
+                it._fetcher = fetcher
+                fetcher.incremental_assign(partitions)
+                it.given_up([Part("t", 0)], expelled=True)
+
+        it._fetcher = LetsGo()  # type: ignore[assignment]
         it._follow()
-        stop = it._stop_reading
-
-        def lets_go(parts: Any) -> None:
-            it._stop_reading = stop  # type: ignore[method-assign]
-            stop(parts)
-            it.given_up([Part("t", 0)], expelled=True)
-
-        it._stop_reading = lets_go  # type: ignore[method-assign, assignment]
+        assert told == []
         it._fetched[Part("t", 0)] = 99
         it._follow()
-        assert it._restart == {Part("t", 0)}
-        it._follow()
-        assert (it._restart, it._fetched) == (set(), {Part("t", 0): 7})
+        assert (told, it._fetched) == ([("lost", [0])], {Part("t", 0): 7})
         it._member._subscription.assignment.clear()
         it._follow()
-    assert told == [("lost", [0])]
+    assert told == [("lost", [0]), ("revoked", [0])]
 
 
 def test_close_waits_for_a_broker_that_does_not_answer_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch):

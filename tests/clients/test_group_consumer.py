@@ -21,6 +21,7 @@ from confluent_kafka import Producer, TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError
 
 from apportion.clients.confluent import GroupConsumer
+from apportion.clients.confluent.partitions import READING
 from apportion.clients.group.adapter import Forked
 from apportion.errors import BadInput
 from apportion.testing.broker import Broker, BrokerCluster
@@ -259,7 +260,7 @@ def test_a_group_that_begins_at_the_latest_begins_before_an_open_transaction(
     producer.flush()
     more = {} if isolation is None else {"isolation_level": isolation}
     with GroupConsumer(settings(broker, group, auto_offset_reset="latest", **more), [topic]) as consumer:
-        until(lambda: consumer.poll(0.1) or consumer._reading)
+        until(lambda: consumer.poll(0.1) or consumer._partitions.among(READING))
         producer.commit_transaction()
         write(broker, topic, 1)
         values: list[bytes] = []
@@ -388,7 +389,7 @@ def test_a_callback_is_told_what_was_lost_and_one_that_raises_keeps_nobody_out(b
         raise Alarm("not now")
 
     with Told("a", events).member(config, topic, "sticky") as first:
-        until(lambda: first.poll(0.1) or len(first._reading) == 2)  # it knows what it would commit
+        until(lambda: first.poll(0.1) or len(first._partitions.among(READING)) == 2)  # it knows what it would commit
         coordinator = first._member._coordinator
         until(lambda: coordinator._generation.is_lost())  # without a poll
         until(lambda: first.poll(0.1) or len(events) == 3)

@@ -14,6 +14,8 @@ commits. A confluent-kafka consumer, told by ``assign()`` what to read, fetches.
 * Next offsets are counted here, by what was given out: librdkafka's own positions count what a signal handler that
   raised kept from the caller.
 * ``poll`` takes some messages ahead from librdkafka, which is quicker; those of a partition that goes are dropped.
+
+What a partition goes through stands as a table in ``partitions``.
 """
 
 from __future__ import annotations
@@ -44,6 +46,18 @@ except ImportError:  # pragma: no cover - tried in an environment without the cl
     raise MissingExtra("apportion.clients.confluent", "confluent") from None
 
 from apportion.assignors import Assignor as Strategy
+from apportion.clients.confluent.partitions import (
+    COMING,
+    GONE,
+    HELD,
+    LEAVING,
+    LOST,
+    OWNED,
+    PAUSED,
+    READING,
+    Event,
+    Partitions,
+)
 from apportion.clients.confluent.settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
 from apportion.clients.group.adapter import Forked
 from apportion.clients.group.broker_takeover import StrategyNotAsked
@@ -160,20 +174,17 @@ class GroupConsumer:
         """What the last call gave out; it counts as done when the next one comes."""
         self._fetched: dict[tuple[str, int], int] = {}
         """Next offset behind what was fetched, of every partition that was begun."""
-        self._owned: set[Part] = set()
-        self._reading: set[Part] = set()
-        self._paused: set[Part] = set()
-        self._restart: set[Part] = set()
-        """Let go of, so that they begin anew at the member's position should they come back."""
+        self._partitions = Partitions()
+        self._let_go: deque[tuple[set[Part], Event]] = deque()
+        """What the member gave up or lost, on its own thread, and this one has not seen yet."""
+        self._paused_before: set[Part] = set()
+        """What was paused when it went, so that it is paused again should it come back at once."""
         self._unsure = False
         """Whether messages, or what it is to read, may have been lost between the fetcher and us."""
-        self._announced: set[Part] = set()
-        """What the application knows as its own."""
-        self._expelled: set[Part] = set()
         self._waiting: tuple[frozenset[Part], float] = frozenset(), inf
 
     def __repr__(self) -> str:
-        return f"GroupConsumer(reading {len(self._reading)} partitions)"
+        return f"GroupConsumer(reading {len(self._partitions.among(READING))} partitions)"
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -221,8 +232,8 @@ class GroupConsumer:
         """
         with self._turn():
             parts = self._own(partitions)
-            self._paused |= parts
             self._stop_reading(parts)
+            self._partitions.move(parts, Event.PAUSED)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Go on where ``pause`` stopped.
@@ -231,7 +242,7 @@ class GroupConsumer:
             BadInput for a partition that is not this member's.
         """
         with self._turn():
-            self._paused -= self._own(partitions)
+            self._partitions.move(self._own(partitions), Event.RESUMED)
             self._next = 0.0
 
     def seek(self, partition: TopicPartition) -> None:
@@ -252,7 +263,7 @@ class GroupConsumer:
     def assignment(self) -> dict[str, list[int]]:
         """Topic to the partitions that it has, paused ones among them."""
         ids_of: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._owned):
+        for topic, partition in sorted(self._partitions.among(*HELD)):
             ids_of.setdefault(topic, []).append(partition)
         return ids_of
 
@@ -313,9 +324,10 @@ class GroupConsumer:
             return
         self._owner = threading.get_ident()
         try:
+            self._make_sure()
+            self._hear_of_the_member()
             self._remember()
-            warm = set() if self._warm_up is None else self._warm_up.end()
-            self._give_up(self._announced | {Part(*pair) for pair in warm})
+            self._give_up(self._partitions.among(COMING, *HELD), Event.TAKEN)
         finally:
             self._closed = True
             try:
@@ -377,11 +389,8 @@ class GroupConsumer:
 
     def _tend(self) -> None:
         """Look after the group: say how far we are, let the member act, then read what it has now."""
-        if self._unsure:
-            self._fetcher.unassign()  # it may have more, or less, than is noted here
-            self._reading.clear()
-            self._stop_reading(set(self._fetched))
-            self._unsure = False
+        self._make_sure()
+        self._hear_of_the_member()
         self._remember()
         calm = self._member._coordinator.stable() and not self._member._coordinator.need_rejoin()
         try:
@@ -392,6 +401,14 @@ class GroupConsumer:
         self._follow()
         self._look_ahead()
         self._next = time.monotonic() + (TEND_S if calm and not self._waiting[0] else JOIN_S)
+
+    def _make_sure(self) -> None:
+        """Ask the fetcher anew for everything, where it may have more, or less, than is noted here."""
+        if self._unsure:
+            self._fetcher.unassign()
+            self._partitions.move(self._partitions.among(READING), Event.STOPPED)
+            self._stop_reading(set(self._fetched))
+            self._unsure = False
 
     def _positions(self) -> dict[tuple[str, int], int]:
         """Next offset of every partition that was begun: the first that does not count as done."""
@@ -414,28 +431,22 @@ class GroupConsumer:
 
         The member learns positions in the background: a partition without a leader keeps no other one waiting.
         """
+        self._hear_of_the_member()
         states = dict(self._member._subscription.assignment)
         owned = {part for part, state in states.items() if not state._pending_revocation}
-        gone = {part for part in self._fetched.keys() | self._reading if part not in owned} | self._restart
-        self._stop_reading(gone)
-        for part in gone:
-            self._fetched.pop(part, None)
-        self._restart -= gone  # no more than that: the member may let go of others meanwhile, on its own thread
-        self._paused &= states.keys()
-        self._owned = owned
-        self._give_up(self._announced - owned)
-        self._announce(owned)
-        new = sorted(owned - self._reading - self._paused)
+        self._paused_before &= states.keys()
+        self._give_up(self._partitions.among(*HELD) - owned, Event.TAKEN)
+        self._take(owned - self._partitions.among(*HELD))
+        new = self._partitions.among(OWNED)
         for part in new:
             if part not in self._fetched and states[part].position is not None:
                 self._fetched[part] = states[part].position.offset
-        known = [part for part in new if part in self._fetched]
-        if known:
+        if known := sorted(new & self._fetched.keys()):
             self._fetcher.incremental_assign(
                 [TopicPartition(part.topic, part.partition, self._fetched[part]) for part in known]
             )
-            self._reading.update(known)
-        self._tell_waiting(frozenset(new) - set(known))
+            self._partitions.move(known, Event.FETCHED)
+        self._tell_waiting(frozenset(new.difference(known)))
 
     def _stop_reading(self, parts: Collection[Any]) -> None:
         """Take these from the fetcher; what it brought of them and nobody got is fetched again if they come back."""
@@ -443,9 +454,9 @@ class GroupConsumer:
             if (pair := _place(message)) in parts and message.error() is None:
                 self._fetched[pair] = message.offset()
         self._ahead = deque(message for message in self._ahead if _place(message) not in parts)
-        if stopped := self._reading.intersection(parts):
+        if stopped := self._partitions.among(READING).intersection(parts):
             self._fetcher.incremental_unassign([TopicPartition(*part) for part in stopped])
-            self._reading -= stopped
+            self._partitions.move(stopped, Event.STOPPED)
 
     def _tell_waiting(self, waiting: frozenset[Part]) -> None:
         """Name once what has had no position for some time: nothing else would."""
@@ -460,7 +471,7 @@ class GroupConsumer:
 
     def _own(self, partitions: Iterable[TopicPartition]) -> set[Part]:
         parts = {Part(at.topic, at.partition) for at in partitions}
-        if strange := sorted(parts - self._member._subscription.assignment.keys()):
+        if strange := sorted(parts - self._partitions.among(*HELD)):
             names = some_of([f"{part.topic}-{part.partition}" for part in strange])
             raise BadInput("partitions", names, "partitions that this member has, see assignment()")
         return parts
@@ -469,49 +480,63 @@ class GroupConsumer:
 
     def _may_join(self) -> bool:
         """Whether the application knows what the next join takes away; it is told in its own thread alone."""
+        if self._on_assigned is self._on_revoked is self._on_lost is None:
+            return True
         coordinator = self._member._coordinator
         expelled = coordinator._generation.is_lost()
         keeps = coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE and not expelled
-        gone = self._announced - (self._member.assignment() if keeps else set())
-        if not gone:
-            return True
-        if self._owner != threading.get_ident():
-            return False
-        self._expelled |= gone if expelled else set()
-        self._give_up(gone)
+        gone = self._partitions.among(*HELD) - (self._member.assignment() if keeps else set())
+        if gone or self._partitions.among(*GONE):
+            if self._owner != threading.get_ident():
+                return False
+            self._give_up(gone, Event.EXPELLED if expelled else Event.TAKEN)
         return True
 
-    def _give_up(self, parts: set[Part]) -> None:
-        """Tell the application that these are no longer its own."""
-        gone, self._announced = set(parts), self._announced - parts
-        lost = gone & self._expelled
-        self._expelled -= lost  # in place: the member's thread may add to it meanwhile
-        for call, these in ((self._on_lost, lost), (self._on_revoked, gone - lost)):
-            if call is not None and these:
-                call(self, [TopicPartition(*part) for part in sorted(these)])
+    def given_up(self, parts: Iterable[Part], *, expelled: bool) -> None:
+        """The member lets go of these (called by it, on its own thread, inside of ``_tend`` or ``close``)."""
+        self._let_go.append((set(parts), Event.EXPELLED if expelled else Event.TAKEN))
+
+    def _hear_of_the_member(self) -> None:
+        """What it let go of is over, also where it has it again: it may have been another's in between."""
+        while self._let_go:
+            self._end(*self._let_go.popleft())
+
+    def _end(self, parts: set[Part], event: Event) -> None:
+        self._stop_reading(parts)
+        self._paused_before |= parts & self._partitions.among(PAUSED)
+        self._partitions.move(parts, event)
+
+    def _give_up(self, parts: set[Part], event: Event) -> None:
+        """Tell the application that these are no longer its own, and what it has not heard of yet; then forget them."""
+        self._end(parts, event)
+        for state, call in ((LOST, self._on_lost), (LEAVING, self._on_revoked)):
+            gone = sorted(self._partitions.among(state))
+            self._partitions.move(gone, Event.TOLD)  # before the call: one that raises is not called again
+            try:
+                if call is not None and gone:
+                    call(self, [TopicPartition(*part) for part in gone])
+            finally:
+                for part in gone:  # a commit in the call counts
+                    self._fetched.pop(part, None)
+
+    def _take(self, parts: set[Part]) -> None:
+        """Tell the application what is its own now."""
+        self._partitions.move(parts, Event.GIVEN)
+        self._partitions.move(parts & self._paused_before, Event.PAUSED)
+        self._paused_before -= parts
+        if self._on_assigned is not None and parts:
+            self._on_assigned(self, [TopicPartition(*part) for part in sorted(parts)])
 
     def _look_ahead(self) -> None:
         """Get ready for what is to come, and join again once ready."""
         if self._warm_up is None:
             return
-        ready, dropped = self._warm_up.look()
+        ready, places = self._warm_up.look()
         if ready:
             self._member._coordinator.request_rejoin()
-        self._give_up({Part(*pair) for pair in dropped})
-
-    def _announce(self, owned: set[Part]) -> None:
-        """Tell the application what is its own now."""
-        if self._on_assigned is None and self._on_lost is None:
-            return
-        new, self._announced = owned - self._announced, self._announced | owned
-        if self._on_assigned is not None and new:
-            self._on_assigned(self, [TopicPartition(*part) for part in sorted(new)])
-
-    def given_up(self, parts: Sequence[Any], *, expelled: bool) -> None:
-        """The member lets go of these (called by it, on its own thread, inside of ``_tend`` or ``close``)."""
-        if expelled:
-            self._expelled.update(self._announced.intersection(parts))
-        self._restart.update(parts)
+        coming = {Part(*place) for place in places}
+        self._partitions.move(coming - self._partitions.among(COMING, *HELD), Event.ANNOUNCED)
+        self._give_up(self._partitions.among(COMING) - coming, Event.TAKEN)
 
 
 def _warm_up(member: Any, work: OnComing | None, patience_s: float) -> WarmUp | None:

@@ -129,19 +129,21 @@ class WarmUp:
         self._assigned = user_data, frozenset(_places(given.partitions))
 
     def look(self) -> tuple[bool, set[Place]]:
-        """Begin what is to be done; whether to join again, being ready, and what was warmed up for nothing."""
+        """Begin what is to be done; whether to join again, being ready, and what is worked on, or warm and to come."""
         user_data, given = self._assigned
         coming = set(_places(read_sticky(user_data).owned)) if user_data else set()
         late = self._until is not None and time.monotonic() >= self._until
         if self._thread is not None and not self._thread.is_alive():
             self._warm |= self._warming
-            self._thread = None
-        dropped = self._warm - coming - given
+            self._thread, self._warming = None, frozenset()
+        warm = self._warm & (coming | given)
         self._warm &= coming
         ready = AT_ONCE if late else checksum(user_data)
-        if not coming or self._ready == ready:
-            return False, dropped
-        cold = frozenset(coming - self._warm)
+        joins = bool(coming) and self._ready != ready and self._gets_ready(frozenset(coming - self._warm), late, ready)
+        return joins, warm | self._warming
+
+    def _gets_ready(self, cold: frozenset[Place], late: bool, ready: int) -> bool:
+        """Begin what is to be done; whether nothing is left, or there is no time for it."""
         if late and cold:
             log.warning(
                 "taking %d partitions that are not warm after %g s: %s",
@@ -149,20 +151,12 @@ class WarmUp:
             )
         if late or not cold:
             self._ready = ready
-            return True, dropped
+            return True
         if self._thread is None:
-            self._warming, self._thread = (
-                cold,
-                threading.Thread(target=self._do, args=(cold,), name="warm-up", daemon=True),
-            )
+            self._warming = cold
+            self._thread = threading.Thread(target=self._do, args=(cold,), name="warm-up", daemon=True)
             self._thread.start()
-        return False, dropped
-
-    def end(self) -> set[Place]:
-        """What was warmed up and never came."""
-        _, given = self._assigned
-        warm, self._warm = self._warm - given, set()
-        return warm
+        return False
 
     def _do(self, places: frozenset[Place]) -> None:
         try:
