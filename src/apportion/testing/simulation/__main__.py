@@ -14,9 +14,13 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from apportion.errors import ApportionError
 from apportion.testing.simulation.schedules import Plan, draw, run, shortened, small_worlds
+
+EACH: Final = 1000
+"""After so many faults the run says how far it is."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -52,22 +56,29 @@ def show(seed: int) -> int:
 
 
 def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
-    """One run after the other until so many faults were put in."""
+    """One run after the other until so many faults were put in; where it is by then, after each thousand."""
     events: Counter[str] = Counter()
-    failures, seconds, put_in = [], 0.0, 0
+    failures, seconds, put_in = list[dict[str, object]](), 0.0, 0
+
+    def summary() -> str:
+        hours = round(seconds / 3600, 3)
+        return json.dumps({"seed": first, "hours": hours, "events": dict(events), "failures": failures})
+
     for plan in plans:
         result = run(plan)
         seconds += result.seconds
-        put_in += sum(result.faults.values()) or 1
+        before, put_in = put_in, put_in + (sum(result.faults.values()) or 1)
         events.update(result.faults)
         events["join"] += result.joins
         if result.failure is not None:
             check, script = result.failure.check, shortest(plan, result.failure.check)
             failures.append({"seed": plan.seed, "check": check, "schedule": script})
-            print(f"seed {plan.seed}: {result.failure}", file=sys.stderr)
+            print(f"seed {plan.seed}: {result.failure}", file=sys.stderr, flush=True)
         if put_in >= faults:
             break
-    print(json.dumps({"seed": first, "hours": round(seconds / 3600, 3), "events": dict(events), "failures": failures}))
+        if put_in // EACH > before // EACH:
+            print(f"{put_in} faults up to seed {plan.seed}: {summary()}", file=sys.stderr, flush=True)
+    print(summary())
     return int(bool(failures))
 
 

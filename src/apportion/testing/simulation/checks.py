@@ -6,6 +6,9 @@
 - ``twice``: a record that a member read and gave up in good order is not read again (no fault in reach).
 - ``once``: with transactions, each record counts once for readers of committed records.
 - ``state``: with transactions, the state that a task keeps counts the same records.
+- ``double``: no generation gives a partition to two members (``NoDoubleClientAssignment`` of the model of KIP-848).
+- ``second round``: what a cooperative hand-over gives in its first round, its second one gives to the same members.
+- ``acting``: no leader acts on lag before its group has rested, and so often at most.
 - ``lost``: in the end everything was read, and with transactions counts.
 - ``settles``: in the end each partition has one reader, and everything is committed.
 - ``crashed``: no exception leaves a member.
@@ -14,15 +17,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from apportion.errors import ApportionError
 from apportion.testing.simulation.stage import Process, Stage
 from apportion.wire.coordinator import Commit, GroupGeneration, decode
+from apportion.wire.partitions import Held
 
 CALM_S: Final = 25.0
 """So long after a fault, records that are read twice have no excuse."""
+METADATA_S: Final = 10.0
+"""So long after a topic grew, members may not all know of it."""
 STATE_TAIL: Final = 60
 """Offsets at the end of a changelog in which its newest value is looked for."""
 Pair = tuple[str, int]
@@ -51,7 +57,8 @@ class Checks:
         self.stage, self.sources, self.counted, self.kept = stage, sources, counted, kept
         self.committed: dict[tuple[str, str, int], int] = {}
         self.members: dict[str, set[str]] = defaultdict(set)
-        self.generations = 0
+        self.rounds: dict[str, GroupGeneration] = {}
+        self.grown_at = self.planned_at = -1e9
         self.holds: dict[Pair, dict[Process, float]] = defaultdict(dict)
         self.read: dict[Pair, dict[int, tuple[Process, float]]] = defaultdict(dict)
         self.whole: dict[Pair, int] = defaultdict(int)
@@ -108,6 +115,14 @@ class Checks:
             names = " and ".join(sorted(p.name for p in holders))
             self._broken("two readers", f"{names} hold {pair}, and the group counts on each of them")
 
+    def planned(self, acts: bool, rest_s: float) -> None:
+        """A leader planned a rebalance, by acting on lag or for any other cause."""
+        now = self.stage.world.now
+        self.stage.world.note("planned", acts=acts)
+        if acts and now - self.planned_at < rest_s:
+            self._broken("acting", f"a leader acted {now - self.planned_at:.1f} s after a plan, and rests {rest_s:g} s")
+        self.planned_at = now
+
     # -- what the coordinator writes
 
     def _written(self, key: bytes, value: bytes | None) -> None:
@@ -116,10 +131,27 @@ class Checks:
         record = decode(key, value)
         if isinstance(record, GroupGeneration):
             self.members[record.group] = {member.member_id for member in record.members}
-            self.generations += 1
+            self._compare_rounds(record)
             self.stage.world.note("generation", number=record.generation, members=len(record.members))
         elif isinstance(record, Commit):
             self._commit(record)
+
+    def _compare_rounds(self, record: GroupGeneration) -> None:
+        before, owner = self.rounds.get(record.group), dict[Pair, str]()
+        self.rounds[record.group] = record
+        for member in record.members:
+            for pair in _pairs(member.assigned):
+                if pair in owner:
+                    self._broken("double", f"generation {record.generation} gives {pair} to two members")
+                owner[pair] = member.member_id
+        known = self.stage.world.now - self.grown_at > METADATA_S
+        if self.counted is not None or before is None or not known or not _second_round(before, record):
+            return
+        for member in before.members:
+            for pair in _pairs(member.assigned):
+                if owner.get(pair) != member.member_id:
+                    which = f"generation {before.generation} gave {pair} to {member.client_id}"
+                    self._broken("second round", f"{which}, and the next one, of the same members, takes it away")
 
     def _commit(self, record: Commit) -> None:
         pair, at = (record.topic, record.partition), (record.group, record.topic, record.partition)
@@ -150,6 +182,8 @@ class Checks:
     # -- transactions
 
     def _happened(self, event: dict[str, Any]) -> None:
+        if event["event"] == "grow":
+            self.grown_at = self.stage.world.now
         if event["event"] == "crashed":
             self._broken("crashed", f"{event['fiber']}: {event['error']}")
         if event["event"] == "markers" and self.counted is not None:
@@ -180,28 +214,38 @@ class Checks:
 
     # -- the end
 
-    def settled(self) -> str:
-        """Why the group is not at rest yet; "" if it is."""
-        for topic in self.sources:
-            for p in range(self.stage.cluster.topics[topic]):
-                holders = [x for x in self.holds[topic, p] if not x.dead]
-                if len(holders) != 1:
-                    return f"{topic} {p} is held by {[x.name for x in holders]}"
-        return self._unfinished()
-
-    def _unfinished(self) -> str:
-        for topic in self.sources:
-            for p in range(self.stage.cluster.topics[topic]):
-                log = self.stage.cluster.logs[topic, p]
-                if (
-                    self.counted is None
-                    and max((self.committed.get((g, topic, p), 0) for g in self.members), default=0) < log.end
-                ):
-                    return f"{topic} {p} is not committed to its end {log.end}"
+    def unsettled(self) -> tuple[str, str]:
+        """The check that fails if the group stays as it is now, and why; two empty texts once it is at rest."""
+        logs = {pair: log for pair, log in self.stage.cluster.logs.items() if pair[0] in self.sources}
+        for (topic, p), log in logs.items():
+            holders = [x.name for x in self.holds[topic, p] if not x.dead]
+            committed = max((self.committed.get((group, topic, p), 0) for group in self.members), default=0)
+            if len(holders) != 1:
+                return "settles", f"{topic} {p} is held by {holders}"
+            if self.counted is None and (offset := self._unread((topic, p), log.end)) is not None:
+                return "lost", f"no member got offset {offset} of {topic} {p}"
+            if self.counted is None and committed < log.end:
+                return "settles", f"{topic} {p} is committed up to {committed}, and ends at {log.end}"
         if self.counted is not None:
-            values = {
-                v for (t, _), log in self.stage.cluster.logs.items() if t in self.sources for _, _, v, _ in log.values()
-            }
+            values = {value for log in logs.values() for _, _, value, _ in log.values()}
             if missing := values - self.outputs.keys():
-                return f"{len(missing)} records do not count yet, such as {min(v for v in missing if v)!r}"
-        return ""
+                return "lost", f"{len(missing)} records do not count, such as {min(v for v in missing if v)!r}"
+        return "", ""
+
+
+def _pairs(held: Held) -> Iterator[Pair]:
+    return ((topic, p) for topic, ids in held for p in ids)
+
+
+def _second_round(before: GroupGeneration, record: GroupGeneration) -> bool:
+    """Whether the same members, which all took what they got in the first round, join for what was held back in it."""
+    got = {member.member_id: set(_pairs(member.assigned)) for member in before.members}
+    claims = {pair for member in before.members for pair in _pairs(member.owned)}
+    wanted = {member.member_id: member.topics for member in before.members}
+    took_part = all(
+        member.owned_generation == before.generation
+        and set(_pairs(member.owned)) == got.get(member.member_id)
+        and member.topics == wanted[member.member_id]
+        for member in record.members
+    )
+    return took_part and len(got) == len(record.members) and not claims <= set().union(*got.values())

@@ -15,8 +15,10 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from apportion.acting.rule import Acting
 from apportion.clients.group.leaving import leave
 from apportion.clients.kafka_python import assignor
+from apportion.clients.lag_feed import LagFeed, kafka_offsets
 from apportion.clients.runtime.stores import SqliteStore, Store
 from apportion.clients.tasks import TaskRunner
 from apportion.tasks.topology import Subtopology, Topology
@@ -28,6 +30,8 @@ REQUESTS: Final = {"request_timeout_ms": 8000, "metrics_enabled": False}
 QUICK: Final = {**TIMES, **REQUESTS, "metadata_max_age_ms": 5000, "max_poll_records": 20}
 """Settings of every consumer here, besides its strategy: time-outs short enough that each fault is over soon."""
 POLL_MS: Final = 300
+REST_S: Final = 6.0
+"""Acting's rest here."""
 
 
 class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
@@ -79,7 +83,9 @@ class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise
 
 
-def reading(make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks) -> Program:
+def reading(
+    make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks, record_s: float = 0.0
+) -> Program:
     """A member that polls, works and commits.
 
     make_consumer
@@ -87,6 +93,8 @@ def reading(make_consumer: Callable[..., Any], make_listener: Any, topics: list[
     make_listener
         A listener, or what makes one of a consumer. With a method ``process(records)`` it works on what ``poll`` gave
         and commits by itself; else the loop commits after each poll.
+    record_s
+        How long each record takes.
     """
 
     def program(process: Process) -> None:
@@ -103,7 +111,7 @@ def reading(make_consumer: Callable[..., Any], make_listener: Any, topics: list[
                     records = consumer.poll(timeout_ms=POLL_MS)
                     for pair, batch in sorted(records.items()):
                         checks.given(process, tuple(pair), [record.offset for record in batch])
-                    process.pause()
+                    process.pause(record_s * sum(map(len, records.values())))
                     if work is not None:
                         work(records)
                     elif records and not consumer.config["enable_auto_commit"]:
@@ -149,16 +157,23 @@ def _called(make: Callable[..., Any], connection: Mapping[str, Any]) -> Any:
     return make(",".join(connection["bootstrap_servers"]))
 
 
-def consumer_of(strategy: str, group: str = "group", **settings: Any) -> Callable[..., Any]:
-    """What makes a consumer with a strategy of ours."""
+def acting_on_lag(bootstrap_servers: list[str], checks: Checks) -> dict[str, Any]:
+    """What has a strategy know its group's lag by requests, and act on it after short rests."""
+    feed = LagFeed("group", kafka_offsets(bootstrap_servers=bootstrap_servers), every_s=1, deadline_s=3).start()
+    rule = Acting(hold_s=1.0, rest_s=REST_S, horizon_s=1.0)
+    return {"lag": feed, "acting": rule, "on_plan": lambda plan: checks.planned(plan.cause == "lag", REST_S)}
+
+
+def consumer_of(strategy: str, options: Mapping[str, Any] | None = None, **settings: Any) -> Callable[..., Any]:
+    """What makes a consumer with a strategy of ours and its options."""
 
     def make(**connection: Any) -> Any:
         return KafkaConsumer(
             **connection,
             **{"enable_auto_commit": False, **QUICK, **settings},
-            group_id=group,
+            group_id="group",
             auto_offset_reset="earliest",
-            partition_assignment_strategy=[assignor(strategy)],
+            partition_assignment_strategy=[assignor(strategy, **(options or {}))],
         )
 
     return make

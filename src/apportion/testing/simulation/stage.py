@@ -58,10 +58,10 @@ class Process(Host):
         self.leaving = self.ended = self.hands_over = False
         self.slow_s = 0.0
 
-    def pause(self) -> None:
-        """What a callback does: it takes its time, if it is slow now."""
-        if self.slow_s:
-            stand_ins.world().park(self.slow_s)
+    def pause(self, work_s: float = 0.0) -> None:
+        """What a callback or some records take, and more if the member is slow now."""
+        if seconds := self.slow_s + work_s:
+            stand_ins.world().park(seconds)
 
 
 class Stage:
@@ -292,17 +292,17 @@ class Stage:
         self.produce(action["topic"], action["partition"], action.get("records", 1))
 
     def _do_traffic(self, action: Action) -> None:
-        """Records in random partitions from now on, about ``per_s`` of them."""
+        """Records in random partitions from now on, about ``per_s`` of them; with ``skew``, most in the first ones."""
         self.traffic = [action["topic"]]
-        self._flow(float(action["per_s"]))
+        self._flow(float(action["per_s"]), action.get("skew", 1))
 
     def _do_end_of_traffic(self, action: Action) -> None:
         self.traffic = []
 
-    def _flow(self, per_s: float) -> None:
+    def _flow(self, per_s: float, skew: float) -> None:
         for topic in self.traffic:
-            self.produce(topic, self.world.random.randrange(self.cluster.topics[topic]), 1)
-            self.world.at(self.world.random.expovariate(per_s), lambda: self._flow(per_s))
+            self.produce(topic, int(self.cluster.topics[topic] * self.world.random.random() ** skew), 1)
+            self.world.at(self.world.random.expovariate(per_s), lambda: self._flow(per_s, skew))
 
     def produce(self, topic: str, partition: int, records: int) -> None:
         """Records whose values are their numbers."""

@@ -533,14 +533,14 @@ def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
     """What is no module's name: base classes, default arguments, order by address."""
-    from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+    from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.net import selector as network_selector
     from kafka.net.manager import KafkaConnectionManager
     from kafka.net.selector import NetworkSelector, Task
     from kafka.producer.sender import Sender
     from kafka.record.default_records import DefaultRecordBatchBuilder
 
-    for configured in (KafkaConsumer, KafkaProducer, NetworkSelector, KafkaConnectionManager):
+    for configured in (KafkaAdminClient, KafkaConsumer, KafkaProducer, NetworkSelector, KafkaConnectionManager):
         defaults = getattr(configured, "DEFAULT_CONFIG", {})
         if "selector" in defaults:
             ours = {"selector": Selector, "slow_task_threshold_secs": None}  # tasks take no time here
