@@ -147,8 +147,8 @@ PREFACE = """# Versions tried
 Written by `make lowest` and `make newest` (`tools/ranges.py`) from `tests/versions.json`, which has the version of
 every package. *lowest* is the lowest version of each package that `pyproject.toml` allows and this Python can install,
 *newest* the newest on that day. *all* are all tests, *quick* a choice of each package's. *live* is the recorded cluster
-and a captured one built by a real Spark, and groups of kafka-python, aiokafka and confluent-kafka on a real broker, none
-skipped. *153 alone* were run first: the cases of every strategy, the tables' types, notebooks and
+and a captured one built by a real Spark, and groups of kafka-python, aiokafka and confluent-kafka on a real broker,
+none skipped. *153 alone* were run first: the cases of every strategy, the tables' types, notebooks and
 metrics, without Spark or a broker.
 
 *lowest with ...* tries a version below or above the allowed range: a row with failures shows why the range ends there.
