@@ -23,7 +23,10 @@ from apportion.testing.simulation.stage import FAULTS, Action, Program, Stage
 
 SETTLE_S: Final = 90.0
 """Within so many seconds of the last fault a group has one reader for each partition, and all is committed."""
-STRATEGIES: Final = ("cooperative-sticky", "sticky", "range", "roundrobin", "lag-aware", "failover")
+STRATEGIES: Final = (
+    *("cooperative-sticky", "cooperative-lag-aware", "cooperative-failover"),
+    *("sticky", "lag-aware", "failover", "range", "roundrobin"),
+)
 WHEN_READING: Final = ("Fetch", "OffsetCommit", "OffsetFetch", "JoinGroup", "SyncGroup", "Heartbeat")
 WHEN_COUNTING: Final = (
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "Produce", "InitProducerId"),
@@ -74,8 +77,9 @@ def draw(seed: int, faults: int = 18) -> Plan:
         settings = {"static": chance.random() < 0.3, "enable_auto_commit": chance.random() < 0.2}
     members = [f"m{n}" for n in range(chance.randint(2, 4))]
     partitions = chance.randint(2, 6)
-    skew = 3 if strategy == "lag-aware" else 1
-    script: list[Action] = [{"at": 0, "do": "traffic", "topic": "records", "per_s": 4 * skew, "skew": skew}]
+    lags = strategy.endswith("lag-aware")
+    per_s = 12 if lags else chance.choice((4, 4, 16))
+    script: list[Action] = [{"at": 0, "do": "traffic", "topic": "records", "per_s": per_s, "skew": 3 if lags else 1}]
     script += [{"at": round(chance.uniform(0, 4), 3), "do": "start", "member": member} for member in members]
     at, gap_s = 6.0, chance.choice((0.5, 1.0, 2.0))
     for _ in range(faults):
@@ -162,7 +166,7 @@ def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], 
 def run(plan: Plan) -> Run:
     """Play a plan to its end, or to the first check that fails."""
     with tempfile.TemporaryDirectory(prefix="apportion-simulation-") as folder:
-        counts = plan.kind == "counting"
+        counts, lags = plan.kind == "counting", plan.strategy.endswith("lag-aware")
         topics = {"records": plan.partitions} | (
             {"changelog": plan.partitions, "counts": plan.partitions} if counts else {}
         )
@@ -174,11 +178,11 @@ def run(plan: Plan) -> Run:
 
             def make(client_id: str, bootstrap_servers: list[str]) -> Any:
                 static = {"group_instance_id": client_id} if plan.settings.get("static") else {}
-                acting = acting_on_lag(bootstrap_servers, checks) if plan.strategy == "lag-aware" else {}
+                acting = acting_on_lag(bootstrap_servers, checks) if lags else {}
                 make_one = consumer_of(plan.strategy, acting, **settings, **static)
                 return make_one(client_id=client_id, bootstrap_servers=bootstrap_servers)
 
-            return reading(make, None, ["records"], checks, 0.1 if plan.strategy == "lag-aware" else 0.0)
+            return reading(make, None, ["records"], checks, 0.1 if lags else 0.0)
 
         counted, kept = ("counts", "changelog") if counts else (None, None)
         scene = Scene(
