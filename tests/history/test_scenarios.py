@@ -16,7 +16,7 @@ from apportion.history.structure import structure
 from apportion.model.build import build
 from apportion.model.group import Claims
 from apportion.model.group_json import group_to_dict, read_group
-from apportion.strategy.registry import compared, tabled
+from apportion.strategy.registry import known, tabled
 from apportion.testing.groups import Kinds, many_groups
 
 from .made import classic, member
@@ -188,4 +188,4 @@ def test_the_strategies_of_the_tables_name_their_settings_and_include_the_form_t
     assert "cooperative-lag-aware" in tabled()
     assert "lag-aware scope=topic" in tabled()
     assert "lag-aware" not in tabled()
-    assert {recipe.split()[0] for recipe in tabled()} >= set(compared())
+    assert {recipe.split()[0] for recipe in tabled()} >= set(known(aliases=False))

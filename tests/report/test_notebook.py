@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import apportion
-from apportion.strategy.registry import compared
+from apportion.strategy.registry import known
 
 
 def as_in_notebook(thing: Any) -> str:
@@ -42,5 +42,5 @@ def test_a_comparison_is_a_table_with_a_row_for_each_strategy() -> None:
     group = {"group": "<g>", "topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
     shown = as_in_notebook(apportion.compare(apportion.read_group(group)))
     assert "group &lt;g&gt;" in shown
-    for name in compared():
+    for name in known(aliases=False):
         assert f"<td>{name}</td>" in shown

@@ -27,6 +27,7 @@ from apportion.governing.rules_file import GroupRule
 from apportion.history.scenarios import what_if
 from apportion.model.group_json import read_group
 from apportion.strategy.registry import tabled
+from apportion.strategy.settings import changed_settings
 from apportion.strategy.traits import traits_of
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.coordinator import GroupGeneration, Member
@@ -113,13 +114,19 @@ def test_switch_says_stay_where_the_strategys_promise_would_be_lost(name: str, d
         assert re.match(r"Stay|It can switch", first), first
 
 
-@pytest.mark.parametrize("name", [name for name in OF_CLIENTS if traits_of(assignors.known().get(name)).form_of])
-def test_a_cooperative_form_has_the_traits_of_the_strategy_whose_form_it_is(name: str) -> None:
-    form, plain = (
-        traits_of(assignors.known()[one]) for one in (name, traits_of(assignors.known()[name]).form_of or "")
-    )
-    assert (form.kept_whole, form.on_foreign, form.leaves) == (plain.kept_whole, plain.on_foreign, plain.leaves)
-    assert form.cooperative
+@pytest.mark.parametrize("name", [name for name in OF_CLIENTS if f"cooperative-{name}" in OF_CLIENTS])
+def test_a_strategys_cooperative_name_is_the_strategy_with_that_setting(name: str) -> None:
+    other = apportion.find(f"cooperative-{name}")
+    plain = apportion.find(name, {**changed_settings(other), "cooperative": True})
+    assert (plain.name, changed_settings(plain)) == (other.name, changed_settings(other) | changed_settings(plain))
+    for raw in (RAW, at_rest(other.name)):
+        assert apportion.plan(raw, plain).to_dict() | {"settings": {}} == apportion.plan(raw, other).to_dict() | {
+            "settings": {}
+        }
+    mine, theirs = traits_of(plain), traits_of(other)
+    for trait in ("cooperative", "kept_whole", "on_foreign", "leaves", "promise", "reads", "codec"):
+        assert type(getattr(mine, trait)) is type(getattr(theirs, trait))
+        assert trait == "codec" or getattr(mine, trait) == getattr(theirs, trait)
 
 
 @pytest.mark.parametrize("name", OF_CLIENTS)

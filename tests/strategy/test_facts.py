@@ -367,14 +367,10 @@ def test_a_strategy_that_says_nothing_has_the_defaults_and_each_trait_is_read_fr
         )
 
 
-def test_a_strategy_of_somebody_else_is_shown_and_advised_as_it_says(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> None:
+def test_a_strategy_of_somebody_else_is_shown_and_advised_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was judged by a list of names, in which no other package's strategy stood."""
     from apportion import comparison
     from apportion.strategy import registry
-
-    request.addfinalizer(registry.compared.cache_clear)  # it remembers what it saw while ``known`` was another
 
     for trait, shown in (
         ({"advised": False}, False),
@@ -384,8 +380,8 @@ def test_a_strategy_of_somebody_else_is_shown_and_advised_as_it_says(
     ):
         fair = type("Fair", (known()["sticky"],), {"name": "fair", "__doc__": "As sticky.", **trait})
         names = {"fair": fair, "range": known()["range"]}
-        monkeypatch.setattr(registry, "known", lambda names=names: names)
-        monkeypatch.setattr(comparison, "known", lambda names=names: names)
+        monkeypatch.setattr(registry, "known", lambda names=names, aliases=True: names)
+        monkeypatch.setattr(comparison, "known", lambda names=names, aliases=True: names)
         raw = {"topics": {"t": 3, "u": 3}, "members": {m: {"topics": ["t", "u"]} for m in "ab"}}
         advice = comparison.advice(comparison.compare(raw, ["fair", "range"]))[0]
         assert advice.startswith("Advice: fair") == shown, (trait, advice)

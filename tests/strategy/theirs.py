@@ -45,7 +45,7 @@ class TheirsWhole:
 def installed() -> Iterator[None]:
     """While it lasts, a package that declares the strategy is installed."""
     entry = EntryPoint(NAME, f"{__name__}:TheirsWhole", registry.ENTRY_POINTS)
-    kept = (registry.known, registry.compared, registry.tabled, registry.brokers, registry._by_protocol)
+    kept = (registry.known, registry.tabled, registry.brokers, registry._by_protocol)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry, "entry_points", lambda group: [entry])
         for one in kept:

@@ -14,6 +14,7 @@ from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.solvers.solve import best as best_plan
 from apportion.strategy.codec import Claim, Holding, UserDataCodec
+from apportion.strategy.cooperation import Cooperation
 from apportion.tasks.place import Placing, place
 from apportion.tasks.place_jointly import place_jointly
 from apportion.wire.partitions import merged
@@ -23,19 +24,23 @@ from apportion.wording import count
 
 
 class Priority(UserDataCodec):
-    """``failover``: a member's priority, and what it owned, for those who do not preempt."""
+    """A member's priority, and what it owned, for those who do not preempt; what it holds is in Kafka's own fields."""
 
     carries: ClassVar[frozenset[str]] = frozenset({"priority"})
 
     def user_data(self, holding: Holding) -> bytes | None:
-        """Priority, owned, generation."""
-        return write_failover(holding.facts.get("priority"), holding.owned, holding.generation)
+        """Priority and, where the client has given all up, what it would like back, and the generation."""
+        wishes = () if holding.keeps else holding.owned
+        return write_failover(holding.facts.get("priority"), wishes, holding.generation)
 
     def read(self, subscription: Subscription) -> Claim:
-        """Read what ``user_data`` wrote."""
+        """What it holds counts; what it says in user data where it holds nothing."""
         memory = read_failover(subscription.user_data)
         facts = {} if memory.priority is None else {"priority": memory.priority}
-        return Claim(merged(memory.owned), memory.generation, facts=facts, lost=memory.lost)
+        if not subscription.owned:
+            return Claim(merged(memory.owned), memory.generation, facts=facts, lost=memory.lost)
+        generation = memory.generation if subscription.generation is None else subscription.generation
+        return Claim(merged(subscription.owned), generation, held=True, facts=facts, lost=memory.lost)
 
 
 Active = Literal["member", "equals", "host"]
@@ -44,7 +49,7 @@ HOST: Final = Fact(UNSET)
 
 
 @dataclass(frozen=True)
-class Failover:
+class Failover(Cooperation):
     """Each topic goes whole to its subscriber of highest priority; the others wait until that one is gone.
 
     A member without a priority comes after all that have one, ties go by member order, and nobody gets a topic that
@@ -76,6 +81,7 @@ class Failover:
 
     def __post_init__(self) -> None:
         """Consumers of one host share topics: then brokers need not keep these whole."""
+        super().__post_init__()
         if self.active == "host":
             object.__setattr__(self, "kept_whole", "")
 
@@ -182,37 +188,16 @@ def _evenly(eligible: Bools, cost: Ints) -> tuple[Ints, bool]:
     return (owner, False) if jointly is None else (jointly, True)
 
 
-class PriorityInFields(Priority):
-    """``cooperative-failover``: the same, but what the member still holds is in the subscription's own fields."""
-
-    def user_data(self, holding: Holding) -> bytes | None:
-        """Priority and, where the client has given all up, what it would like back."""
-        wishes = () if holding.keeps else holding.owned
-        return write_failover(holding.facts.get("priority"), wishes, holding.generation)
-
-    def read(self, subscription: Subscription) -> Claim:
-        """What it holds counts; what it says in user data where it holds nothing."""
-        claim = super().read(subscription)
-        if not subscription.owned:
-            return claim
-        generation = claim.generation if subscription.generation is None else subscription.generation
-        return replace(claim, owned=merged(subscription.owned), generation=generation, held=True)
-
-
 @dataclass(frozen=True)
 class CooperativeFailover(Failover):
     """Each topic goes whole to its subscriber of highest priority, who waits one round for what another still reads.
 
     Goals: incumbent (``preempt=False`` only) > priority > balance > moves. Source: as for ``failover``; KIP-429.
-
-    preempt, active
-        As for ``failover``.
     """
 
     name: ClassVar[str] = "cooperative-failover"
-    form_of: ClassVar[str] = "failover"
-    memory: ClassVar[UserDataCodec] = PriorityInFields()
-    cooperative: ClassVar[bool] = True
+    alias: ClassVar[bool] = True
+    cooperative: ClassVar[bool] = True  # type: ignore[misc]  # its name says so, so it is no setting
 
 
 NOTHING: Final = np.empty(0, dtype=np.int64)

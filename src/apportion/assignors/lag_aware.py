@@ -20,6 +20,7 @@ from apportion.solvers.makespan import Shared, Sharing, lower_bound, share
 from apportion.solvers.number_partitioning import deal_rounds, deal_skewed
 from apportion.solvers.problem import units
 from apportion.solvers.uniform_machines import Machines, deal_topic, share_by_capacity
+from apportion.strategy.cooperation import Cooperation
 from apportion.wording import count
 
 UNEVEN_MAX_PARTITIONS: Final = 5_000
@@ -27,7 +28,7 @@ UNEVEN_MAX_PARTITIONS: Final = 5_000
 
 
 @dataclass(frozen=True)
-class LagAware:
+class LagAware(Cooperation):
     """Counts are balanced first, then lag, then past owners keep what they can.
 
     Goals: balance of counts > balance of lag > fewest moves; with ``scope="topic"`` the first two within each topic
@@ -49,6 +50,12 @@ class LagAware:
         Past owners keep partitions as long as the heaviest member has at most ``1 + tolerance`` times the lag that is
         shown to be possible at least, or what the best plan found reaches, if that is more. In ``topic`` the best
         plan is the rule's own, per topic; at 0 it is the rule exactly.
+    cooperative
+        What changes hands rests for one round while all else is read on; in ``group`` alone. Where some partition has
+        no owner, the others stay with theirs if counts allow it: so a member that leaves moves nothing but what it
+        had, and the second round gives the target of the first. For that the partitions that change hands are dealt in
+        both rounds as a function of what stays (``solvers.completion``), heaviest first. ``max_skew`` counts where all
+        members want the same.
 
     Where capacities differ, counts follow them and what is evened out is lag / capacity: by exchanges in ``group``, in
     ``topic`` among the subscribers whose next partition costs least. In ``group``, where all want the same, counts may
@@ -64,33 +71,50 @@ class LagAware:
     tabled: ClassVar[str] = "lag-aware scope=topic"
     facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
 
-    @property
-    def reads_lag(self) -> bool:
-        """Whether members should bring a feed of lags."""
-        return self.by == "lag"
-
     scope: Literal["topic", "group"] = "group"
     max_skew: int = 0
     tolerance: float = 0.0
     by: Literal["lag", "weight"] = "lag"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        where = f"of {self.name}"
         if self.scope not in ("topic", "group"):
-            raise BadInput("setting scope of lag-aware", repr(self.scope), "one of topic, group")
+            raise BadInput(f"setting scope {where}", repr(self.scope), "one of topic, group")
         if self.by not in ("lag", "weight"):
-            raise BadInput("setting by of lag-aware", repr(self.by), "one of lag, weight")
+            raise BadInput(f"setting by {where}", repr(self.by), "one of lag, weight")
         if type(self.max_skew) is not int or self.max_skew < 0:
-            raise BadInput("setting max_skew of lag-aware", str(self.max_skew), "0 or more partitions")
+            raise BadInput(f"setting max_skew {where}", str(self.max_skew), "0 or more partitions")
         number = isinstance(self.tolerance, int | float) and not isinstance(self.tolerance, bool)
         if not number or not 0 <= self.tolerance < inf:
-            raise BadInput("setting tolerance of lag-aware", str(self.tolerance), "a part of the lag, such as 0.1")
+            raise BadInput(f"setting tolerance {where}", str(self.tolerance), "a part of the lag, such as 0.1")
+        object.__setattr__(self, "reads", frozenset({"lag" if self.by == "lag" else "weights"}))
+        if self.cooperative and self.scope == "topic":
+            raise BadInput(f"setting scope {where}", "'topic', which has no past", "group")
         if (self.scope, self.max_skew, self.tolerance, self.by) == ("topic", 0, 0.0, "lag"):
             object.__setattr__(self, "structural", "rounds")
 
     def assign(self, group: Group) -> Answer:
-        """Return (P,) the member that owns each partition, with the bound on the heaviest member's lag."""
+        """Return (P,) the member that owns each partition in the end, with the bound on the heaviest member's lag."""
         work = _work(group, self.by)
-        everything = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
+        part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
+        if not self.cooperative or part is None:
+            return self._fresh(group, work, part)
+        how = self if part.sharing.equal else replace(self, max_skew=0)
+        anew = bool((group.owner[group.wanted] == NOBODY).any())
+        owner = how.completed(group, work) if anew else None
+        answer = None if owner is not None else how.planned(group)
+        first = owner if answer is None else answer.owner
+        assert first is not None  # noqa: S101 - one of the two is made
+        target = in_two_rounds(group, first, lambda stays: how.completed(stays, work))
+        return answer if answer is not None and target is first else how.judged(group, work, target)
+
+    def planned(self, group: Group) -> Answer:
+        """The plan that withholds nothing."""
+        work = _work(group, self.by)
+        return self._fresh(group, work, _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew))
+
+    def _fresh(self, group: Group, work: _Work, everything: _Part | None) -> Answer:
         if everything is None:
             goals = ("topic-balance", self.by) if self.scope == "topic" else ("balance", self.by, "moves")
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), dict.fromkeys(goals, "optimal"))
@@ -111,7 +135,7 @@ class LagAware:
     def completed(self, group: Group, work: _Work) -> Ints | None:
         """(P,) everybody keeps what they have, the rest is dealt; a fresh plan where nobody has anything; else None."""
         if not (group.owner != NOBODY).any():
-            return self.assign(group).owner
+            return self.planned(group).owner
         part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
         if part is None:
             return np.full(group.P, NOBODY, dtype=np.int64)
@@ -204,62 +228,21 @@ class LagAware:
 
 
 @dataclass(frozen=True)
-class CooperativeLagAware:
+class CooperativeLagAware(LagAware):
     """Counts are balanced first, then lag, and what changes hands rests for one round while all else is read on.
 
-    max_skew, by
-        As for ``lag-aware`` with ``scope="group"``; ``max_skew`` counts where all members want the same.
     tolerance
-        As there. A tenth, so that small differences move nothing.
+        A tenth, so that small differences move nothing. All else as for ``lag-aware`` with ``cooperative``.
 
-    Where some partition has no owner, the others stay with theirs if counts allow it: so a member that leaves moves
-    nothing but what it had, and the second round gives the target of the first. For that the partitions that change
-    hands are dealt in both rounds as a function of what stays (``solvers.completion``), heaviest first.
     Goals: balance of counts > balance of lag > fewest moves. Source: KIP-169, "Algorithm"; KIP-429.
     """
 
     name: ClassVar[str] = "cooperative-lag-aware"
-    promise: ClassVar[str] = "partitions shared by lag"
-    reads: ClassVar[frozenset[str]] = frozenset({"lag", "weights"})
-    form_of: ClassVar[str] = "lag-aware"
-    structural: ClassVar[str] = "lag"
+    alias: ClassVar[bool] = True
     tabled: ClassVar[str] = "cooperative-lag-aware"
     goals: ClassVar[tuple[str, ...]] = ("balance", "lag", "weight", "moves")
-    facts: ClassVar[Mapping[str, Fact]] = {"capacity": CAPACITY}
-    cooperative: ClassVar[bool] = True
-
-    @property
-    def reads_lag(self) -> bool:
-        """Whether members should bring a feed of lags."""
-        return self.by == "lag"
-
-    max_skew: int = 0
     tolerance: float = 0.1
-    by: Literal["lag", "weight"] = "lag"
-
-    def __post_init__(self) -> None:
-        self._eager(self.max_skew)
-
-    def _eager(self, max_skew: int) -> LagAware:
-        try:
-            return LagAware("group", max_skew, self.tolerance, self.by)
-        except BadInput as error:
-            raise BadInput(error.where.replace("lag-aware", self.name), error.found, error.needed) from None
-
-    def assign(self, group: Group) -> Answer:
-        """Return (P,) the member that owns each partition in the end, with the bound on the heaviest member's lag."""
-        work = _work(group, self.by)
-        part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
-        if part is None:
-            return self._eager(self.max_skew).assign(group)
-        eager = self._eager(self.max_skew if part.sharing.equal else 0)
-        anew = bool((group.owner[group.wanted] == NOBODY).any())
-        owner = eager.completed(group, work) if anew else None
-        answer = None if owner is not None else eager.assign(group)
-        first = owner if answer is None else answer.owner
-        assert first is not None  # noqa: S101 - one of the two is made
-        target = in_two_rounds(group, first, lambda stays: eager.completed(stays, work))
-        return answer if answer is not None and target is first else eager.judged(group, work, target)
+    cooperative: ClassVar[bool] = True  # type: ignore[misc]  # its name says so, so it is no setting
 
 
 @dataclass(frozen=True, eq=False)

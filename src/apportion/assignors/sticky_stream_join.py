@@ -13,6 +13,7 @@ from apportion.model.group import Group
 from apportion.model.plan import Answer, Plan, in_two_rounds
 from apportion.solvers.equal_shares import equal_shares, max_kept
 from apportion.strategy.codec import Claim, Holding, UserDataCodec
+from apportion.strategy.cooperation import Cooperation
 from apportion.wire.subscription import Subscription
 from apportion.wire.user_data import read_epoch, read_stream_join, write_epoch, write_stream_join
 from apportion.wording import count
@@ -31,12 +32,14 @@ class StreamJoin(UserDataCodec):
         return write_stream_join(tuple(sorted({n for _, ids in holding.owned for n in ids})), holding.epoch)
 
     def read(self, subscription: Subscription) -> Claim:
-        """The numbers as claims in every topic of the member, the epoch as their generation."""
+        """The numbers as claims in every topic of the member, held while the fields name any partition."""
         memory = read_stream_join(subscription.user_data)
         numbers, topics = list(memory.numbers), len(subscription.topics)
         if len(numbers) * topics > CLAIMS_MAX:
-            return Claim({}, lost=f"{count(len(numbers), 'number')} in each of {count(topics, 'topic')}")
-        return Claim({topic: numbers for topic in subscription.topics if numbers}, memory.epoch, lost=memory.lost)
+            lost = f"{count(len(numbers), 'number')} in each of {count(topics, 'topic')}"
+            return Claim({}, held=bool(subscription.owned), lost=lost)
+        claims = {topic: numbers for topic in subscription.topics if numbers}
+        return Claim(claims, memory.epoch, held=bool(subscription.owned), lost=memory.lost)
 
     def assignment_data(self, plan: Plan) -> bytes | None:
         """The plan's epoch."""
@@ -49,13 +52,19 @@ class StreamJoin(UserDataCodec):
 
 
 @dataclass(frozen=True)
-class StickyStreamJoin:
+class StickyStreamJoin(Cooperation):
     """Partition numbers are shared, not partitions: each number has one owner, who reads it in every topic it wants.
 
     Numbers are the ids that all described, subscribed topics have: a topic that grew ahead of the others waits for
     them, its newer partitions unassigned. ``generation`` is the epoch of a member's memory: for a number claimed
     twice the newer epoch is right, equal ones void each other, so a zombie takes nothing. Stealing begins with the
     longest list. The price: a number's partitions of a topic that its owner does not want stay unassigned.
+    cooperative
+        A number that changes hands rests whole for one round. Meanwhile its past owner has let go in every topic and
+        its new one reads in none, so that nobody begins to read half a number. An owner that keeps a number keeps what
+        it has of it, and waits only for partitions that others claim: if it let go, the second round would not know
+        whose the number was. The second round keeps what stayed and hands the others out in the same order.
+
     Goals: co-location > balance of numbers > fewest numbers that move; each by a closed form.
     Source: StickyStreamJoinAssignor proposal, "Assignment Strategy".
     """
@@ -71,7 +80,18 @@ class StickyStreamJoin:
     leaves: ClassVar[bool] = True
 
     def assign(self, group: Group) -> Answer:
-        """Return (P,) the member that owns each partition."""
+        """Return (P,) the member that owns each partition in the end."""
+        answer = self._shared(group)
+        if not self.cooperative:
+            return answer
+        together = group.number
+        if isinstance(answer.certificate, _SharedNumbers):
+            stays = np.isin(together, answer.certificate.stay())
+            together = np.where(stays, int(together.max()) + 1 + np.arange(group.P), together)
+        target = in_two_rounds(group, answer.owner, lambda left: self._shared(left).owner, together)
+        return replace(answer, owner=target, together=together)
+
+    def _shared(self, group: Group) -> Answer:
         joined = group.described & group.wanted_topic
         numbers = _common_numbers(group, joined)
         joins = _members_with(group, joined)
@@ -87,42 +107,16 @@ class StickyStreamJoin:
         return Answer(owner, proof, extra=extra, certificate=reasons)
 
 
-class StreamJoinInFields(StreamJoin):
-    """``cooperative-sticky-stream-join``: the same user data, and in the subscription's fields what is still held."""
-
-    def read(self, subscription: Subscription) -> Claim:
-        """The numbers as claims; they are held while the fields name any partition."""
-        return replace(super().read(subscription), held=bool(subscription.owned))
-
-
 @dataclass(frozen=True)
 class CooperativeStickyStreamJoin(StickyStreamJoin):
     """Partition numbers are shared as in ``sticky-stream-join``; one that changes hands rests whole for one round.
 
-    Meanwhile its past owner has let go in every topic and its new one reads in none, so that nobody begins to read half
-    a number. An owner that keeps a number keeps what it has of it, and waits only for partitions that others claim: if
-    it let go, the second round would not know whose the number was. The second round keeps what stayed and hands the
-    others out in the same order.
     Goals: co-location > balance of numbers > fewest numbers that move. Source: as there; KIP-429.
     """
 
     name: ClassVar[str] = "cooperative-sticky-stream-join"
-    form_of: ClassVar[str] = "sticky-stream-join"
-    memory: ClassVar[UserDataCodec] = StreamJoinInFields()
-    cooperative: ClassVar[bool] = True
-
-    def assign(self, group: Group) -> Answer:
-        """Return (P,) the member that owns each partition in the end."""
-        answer = super().assign(group)
-        together = group.number
-        if isinstance(answer.certificate, _SharedNumbers):
-            stays = np.isin(together, answer.certificate.stay())
-            together = np.where(stays, int(together.max()) + 1 + np.arange(group.P), together)
-        target = in_two_rounds(group, answer.owner, self._owners, together)
-        return replace(answer, owner=target, together=together)
-
-    def _owners(self, group: Group) -> Ints:
-        return super().assign(group).owner
+    alias: ClassVar[bool] = True
+    cooperative: ClassVar[bool] = True  # type: ignore[misc]  # its name says so, so it is no setting
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from apportion.assignors import Assignor, compared
+from apportion.assignors import Assignor, known
 from apportion.errors import ApportionError
 from apportion.history.fold import Folded
 from apportion.history.rebalance_rows import Rebalance
@@ -36,7 +36,7 @@ def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of
-    names = compared()
+    names = known(aliases=False)
     strategies: Mapping[str, str | TaskStrategy] = (
         VARIANTS if history.runs_tasks else dict(zip(names, names, strict=True))
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from apportion.model.facts import CAPACITY, PRIORITY, UNSET, Fact
 from apportion.strategy.assignor import Assignor
 from apportion.strategy.codec import Claim, Holding, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.strategy.cooperation import Cooperation
 from apportion.strategy.registry import find, known
 from apportion.strategy.settings import changed_settings, settings_of
 from apportion.strategy.traits import Traits, traits_of
@@ -19,6 +20,7 @@ __all__ = [
     "UNSET",
     "Assignor",
     "Claim",
+    "Cooperation",
     "Fact",
     "Holding",
     "InSubscription",

@@ -28,8 +28,15 @@ ENTRY_POINTS: Final = "apportion.assignors"
 
 
 @cache
-def known() -> Mapping[str, type[Assignor]]:
-    """Every strategy by name: those of the package, then those of entry points, each by name."""
+def known(*, aliases: bool = True) -> Mapping[str, type[Assignor]]:
+    """Every strategy by name: those of the package, then those of entry points, each by name.
+
+    aliases
+        Whether to give those, too, that are other strategies with a setting. Nobody who names none wants to compare
+        the two: what ``cooperative-failover`` hands over in two rounds ``failover`` hands over at once.
+    """
+    if not aliases:
+        return types.MappingProxyType({name: kind for name, kind in known().items() if not traits_of(kind).alias})
     by_name: dict[str, type[Assignor]] = {}
     package = import_module(PACKAGE)
     for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
@@ -44,19 +51,10 @@ def known() -> Mapping[str, type[Assignor]]:
 
 
 @cache
-def compared() -> Mapping[str, type[Assignor]]:
-    """The known strategies that are compared where nobody names any: all but the cooperative forms of others.
-
-    A form hands over what its ``form_of`` gives at once; beside that one its plan tells hardly anything new.
-    """
-    return types.MappingProxyType({name: kind for name, kind in known().items() if traits_of(kind).form_of is None})
-
-
-@cache
 def tabled() -> tuple[str, ...]:
-    """Recipes of the strategies in the tables of what-ifs: those that are compared, and forms that plan otherwise."""
-    named = {name: traits_of(kind).tabled or (name if name in compared() else None) for name, kind in known().items()}
-    return tuple(recipe for recipe in named.values() if recipe)
+    """Recipes of the strategies in the tables of what-ifs: all but aliases, and those of these that plan otherwise."""
+    traits = {name: traits_of(kind) for name, kind in known().items()}
+    return tuple(mine.tabled or name for name, mine in traits.items() if mine.tabled or not mine.alias)
 
 
 @cache

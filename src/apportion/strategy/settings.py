@@ -45,14 +45,15 @@ def settings_of(strategy: type[Assignor]) -> Mapping[str, Any]:
     if not dataclasses.is_dataclass(strategy):
         return {}
     hints = get_type_hints(strategy)
-    return {field.name: hints[field.name] for field in dataclasses.fields(strategy) if field.init}
+    fields = sorted(dataclasses.fields(strategy), key=lambda field: bool(field.kw_only))  # as one would call it
+    return {field.name: hints[field.name] for field in fields if field.init}
 
 
 def changed_settings(assignor: Assignor) -> dict[str, Any]:
-    """The settings that are not at their default, as plan.json shows them."""
+    """The settings that are not at their default, as plan.json shows them; cooperation is in the name."""
     if not dataclasses.is_dataclass(assignor):
         return {}
-    fields = [field for field in dataclasses.fields(assignor) if field.init]
+    fields = [field for field in dataclasses.fields(assignor) if field.init and field.name != "cooperative"]
     values = {field.name: getattr(assignor, field.name) for field in fields}
     return {field.name: _plain(values[field.name]) for field in fields if values[field.name] != field.default}
 

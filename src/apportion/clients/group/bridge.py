@@ -232,7 +232,7 @@ class Bridge:
                 return build_columns(group, columns, self._with_lag(described), replicas, reset)
             except Exception:  # a feed, or a function that fetches, is its user's code: no rebalance may fail for it
                 log.exception("the plan counts partitions, since the offsets of the lag feed cannot be used")
-        elif getattr(self.strategy, "reads_lag", False):
+        elif "lag" in self.traits.reads:
             log.warning("the plan counts partitions: %s was given no lag, as by assignor(..., lag=feed)", self.name)
         return build_columns(group, columns, described, replicas, reset)
 
