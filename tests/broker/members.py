@@ -102,6 +102,11 @@ class RawMember:
 
     def beat(self) -> None:
         """Join, or say that it lives and what it has."""
+        refused = self.beat_or_refused()
+        assert not refused, refused
+
+    def beat_or_refused(self) -> int:
+        """Beat; Kafka's error code, 0 if there is none."""
         from apportion.sources.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
         owned: dict[Any, list[int]] = {}
@@ -110,11 +115,13 @@ class RawMember:
         of_topic = ConsumerGroupHeartbeatRequest.TopicPartitions
         lists = [of_topic(topic_id=topic, partitions=numbers) for topic, numbers in owned.items()]
         answer = self._send(self.epoch, topic_partitions=lists if self.epoch else [], **self.fields)
-        assert not answer["error_code"], answer
+        if answer["error_code"]:
+            return int(answer["error_code"])
         self.epoch = answer["member_epoch"]
         if answer["assignment"]:
             parts = answer["assignment"]["topic_partitions"]
             self.given = {(part["topic_id"], number) for part in parts for number in part["partitions"]}
+        return 0
 
     def say(self, text: str, topic: str) -> None:
         """Carry a plan, with other topics than before, so that the group is computed."""

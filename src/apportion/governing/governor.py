@@ -35,6 +35,8 @@ INSTANCE: Final = "apportion-governor"
 CLASS: Final = "io.apportion.broker.GovernedAssignor"
 AGAIN_S: Final = 30.0
 """Before a plan that the brokers do not follow is published again."""
+RESOLVED_S: Final = 15.0
+"""Brokers resolve a group's expressions 10 s apart at most, and compute again; until then a target may be another."""
 
 
 def without_class(cluster: Cluster) -> dict[str, str]:
@@ -151,7 +153,8 @@ class Governor:
             plan = adopted(plan, raw)  # whoever governed before had a reason, and a new governor begins with a rest
         why, sentences = self._why_not(plan, group, raw), tuple[str, ...]()
         if self._plan is not None and why is not None:
-            why_other = self._not_followed(raw, carried) if seen.computed else ""
+            resolving = seen.by_expression and time.monotonic() - self._published_s < RESOLVED_S
+            why_other = self._not_followed(raw, carried) if seen.computed and not resolving else ""
             if not why_other:
                 return Governed(time.time(), "unchanged", self._plan.number, 0, group.M, (why,) if why else ())
             differs = differences(self._plan, raw)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -40,7 +42,27 @@ class GroupToGovern:
         """As group.json, with the broker's target in the place of what members hold."""
         group, facts, topics = self.group, self.group.description, self.look.topics
         targets = facts.get("targets", {})
-        members = {m: {**fields, "owned": targets.get(m, fields["owned"])} for m, fields in facts["members"].items()}
+        members = {
+            m: {**fields, "topics": self._topics(m, fields["topics"]), "owned": targets.get(m, fields["owned"])}
+            for m, fields in facts["members"].items()
+        }
         entries = entries_of({topic: topics[topic] for topic in group.topics if topic in topics})
         facts = {**facts, "members": members}
         return observed_group(group.name, facts, group.committed, entries.by_number, entries.ids, group.coordinator)
+
+    @property
+    def by_expression(self) -> bool:
+        """Whether a member subscribes by an expression, which the broker resolves some seconds after it was heard."""
+        return any(self.group.description.get("expressions", {}).values())
+
+    def _topics(self, member: str, known: Sequence[str]) -> list[str]:
+        """What a member wants: a plan that gives it nothing must not be the reason why it is never given anything.
+
+        Of its expression a broker tells only what it was given. So it is matched with the topics that others of the
+        group want; what Python and the brokers (RE2J) read differently stays unknown until the brokers give it.
+        """
+        matched = set(known)
+        with suppress(re.error):
+            expression = re.compile(self.group.description.get("expressions", {}).get(member) or "(?!)")
+            matched |= {topic for topic in self.group.topics if expression.fullmatch(topic)}
+        return sorted(matched)

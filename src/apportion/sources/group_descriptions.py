@@ -134,6 +134,7 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     ids = {entry["topic_name"]: known for entry in parts if (known := topic_id_text(entry["topic_id"])) is not None}
     facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
     facts["sentences"] += facts["governed"].sentences if facts["governed"] else ()
+    facts["expressions"] = {m["member_id"]: m["subscribed_topic_regex"] for m in group["members"]}
     facts["classic_members"] = [
         member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC
     ]
