@@ -19,7 +19,7 @@ from apportion.wire.plan_text import RELEASE, GovernedPlan, MemberKey
 
 from .members import RawMember, until
 from .test_governed_rows import KEY, PACE, Command, carrying
-from .test_governed_sharing import FAILOVER, PATIENCE_S, RULES, SESSION_MS, UNIFORM, Scene, follows
+from .test_governed_sharing import PATIENCE_S, RULES, SESSION_MS, UNIFORM, Scene, nothing_moved
 
 pytestmark = pytest.mark.broker
 
@@ -100,8 +100,11 @@ def test_nobody_gets_past_three_governors_in_any_of_many_groups(many: Many) -> N
     for guest in guests:
         (many.leave if guest in many.crowd.members else RawMember.leave)(guest)
 
-    many.broker.restart()  # nothing changes, and then a governor dies
-    assert many.shared(8, 8, 8), many.words()
+    computed = {group: len(targets) for group, targets in many.targets().items()}
+    many.broker.restart()  # nothing changes; the class is made to hear the plans, and then a governor dies
+    assert until(
+        lambda: all(len(targets) > computed[group] for group, targets in many.targets().items()), PATIENCE_S
+    ), many.words()
     many.governors[0].end(signal.SIGKILL)
     assert many.shared(12, 12), many.words()
     many.governors[1].end(signal.SIGKILL)
@@ -118,9 +121,8 @@ def test_nobody_gets_past_three_governors_in_any_of_many_groups(many: Many) -> N
     assert until(lambda: many.held(RELEASED) == (6, 6), PATIENCE_S), released.text
 
     targets = many.targets()
-    for group in set(GROUPS) - {THIEF, EXPRESSION, RELEASED}:  # there something else is right for a moment
-        governed = targets[group][targets[group].index(UNIFORM) :]
-        assert all(map(follows, governed[governed.index(FAILOVER) :])), (group, governed)
+    for group in set(GROUPS) - {THIEF, RELEASED}:  # there something else was right for a moment
+        assert nothing_moved(targets[group]), (group, targets[group])
 
 
 def _instance(member: RawMember) -> str:

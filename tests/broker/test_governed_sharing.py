@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ pytestmark = pytest.mark.broker
 
 MEMBER, COMPUTED, TARGET = 5, 6, 7
 """Types of a group's records: who is in it, which epoch was computed, and what each member was given."""
-PATIENCE_S = 60
+PATIENCE_S = 300
 """Until governors share as they should. It ends when they do; on a busy machine each step takes several sessions."""
 SESSION_MS = 12_000
 """Long enough for a crowd that beats twice a second; dead governors are waited for as long."""
@@ -146,9 +147,16 @@ def _computed(records: Iterable[object]) -> Iterator[dict[str, int]]:
 UNIFORM, FAILOVER = {"pod-10": 6, "pod-5": 6}, {"pod-10": 12, "pod-5": 0}
 
 
-def follows(given: dict[str, int]) -> bool:
-    """Whether the member of the highest priority that is in the group has all; without members there is nothing."""
-    return not given or given == {pod: 12 if pod == max(given, key=len) else 0 for pod in given}
+def nothing_moved(targets: Sequence[dict[str, int]]) -> bool:
+    """Whether, once governed, one member always had all, and the first kept it as long as it was in the group.
+
+    A member whose session ended on a busy machine is a newcomer, which has nothing until the next plan.
+    """
+    governed = targets[targets.index(UNIFORM) :]
+    governed = governed[governed.index(FAILOVER) :]
+    whole = all(12 in given.values() for given in governed if given)
+    lost = any(was.get("pod-10") == 12 and now.get("pod-10", 12) != 12 for was, now in pairwise(governed))
+    return len(governed) > 1 and whole and not lost
 
 
 @pytest.fixture
@@ -186,10 +194,7 @@ def test_governors_share_the_groups_and_no_kill_moves_a_partition(scene: Scene) 
     last = scene.govern()
     assert scene.shared(len(GROUPS)), scene.words()
     for name, targets in scene.targets().items():
-        governed = targets[targets.index(UNIFORM) :]
-        governed = governed[governed.index(FAILOVER) :]
-        assert len(governed) > 1, "the broker computed again"
-        assert all(map(follows, governed)), (name, targets)
+        assert nothing_moved(targets), (name, targets)
     last.end(signal.SIGKILL)
     scene.broker.restart()  # the plan is forgotten: nobody is there to say it again
     scene.govern()

@@ -241,6 +241,14 @@ def test_a_stuck_partition_is_told_whatever_the_interval(monkeypatch: pytest.Mon
     assert played(monkeypatch, cases, 2400, 10).fired(tmp_path, 10)["PartitionStuck"] == {"stuck"}
 
 
+def test_a_partition_that_was_stuck_before_the_servers_start_is_told_after_the_alerts_own_quarter_of_an_hour(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """More is unread than is written in half an hour; a reader that commits every 20 minutes is never so far behind."""
+    cases = {"long-stuck": Case(steady(0), per_s(10, 50_000), steady(7)), "rare-commits": CASES["rare-commits"]}
+    assert played(monkeypatch, cases, 16 * 60, 60).fired(tmp_path, 60)["PartitionStuck"] == {"long-stuck"}
+
+
 def test_markers_that_nobody_may_look_at_alarm_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without the right to read the topic one message and one marker are alike: they are told as what they may be."""
     names = ("at-a-marker", "marker-expires", "marker-expired", "unseen-marker-expired", "stuck-at-one", "moving")

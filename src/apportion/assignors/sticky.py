@@ -26,9 +26,10 @@ class Sticky(Cooperation):
         What somebody still holds is withheld once, then handed over: the second round, with the past that the first
         one left, gives the same target and withholds nothing (KIP-429).
 
-    Among plans equal on all of them most partitions come home to the newest stale claim. What is still open spreads
-    each topic evenly. The price is a min-cost flow where subscriptions overlap.
-    Goals: balance > racks > moves > each topic spread. Source: KIP-54, KIP-341, KIP-881.
+    Among plans equal on all of them most partitions come home to the newest stale claim. What is still open is dealt
+    topic by topic; only ``spread``, named as a goal, has each topic spread as evenly as can be. The price is a min-cost
+    flow where subscriptions overlap.
+    Goals: balance > racks > moves. Source: KIP-54, KIP-341, KIP-881.
     """
 
     name: ClassVar[str] = "sticky"

@@ -253,7 +253,7 @@ def pauses_then(group: Group, times: LagTimes, at: float, old: GroupState | None
     committed = np.full(group.P, UNKNOWN) if group.offsets is None else group.offsets.committed
     if old is None or not old.group.same_partitions(group) or len(old.pauses.committed) != group.P:
         return Pauses.begin(committed, at)
-    return old.pauses.then(committed, times.to_read > 0, at)
+    return old.pauses.then(committed, times.to_read, times.written, at)
 
 
 def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:

@@ -2,7 +2,7 @@
 
 A reader that commits every twenty minutes is not stuck after ten. So a pause counts from when something was unread and
 no commit moved, and it is long only beyond twice the longest that ended by itself. A partition that was never seen to
-move has ``UNSEEN_S``.
+move has ``UNSEEN_S``, and has had them if as much is unread as was written in that time.
 """
 
 from __future__ import annotations
@@ -30,28 +30,35 @@ class Pauses:
         (P,) seconds since 1970, when the commit last moved, or all was read.
     longest_s
         (P,) seconds; 0 before the first.
+    unread_s
+        (P,) seconds in which as much is written as is unread, at the rate of late; 0 unknown.
     """
 
     committed: Longs
     since_s: Floats
     longest_s: Floats
+    unread_s: Floats
     at_s: float = 0.0
 
     @classmethod
     def begin(cls, committed: Longs, at_s: float) -> Pauses:
         """At the first round."""
-        return cls(committed, np.full(len(committed), at_s), np.zeros(len(committed)), at_s)
+        never = np.zeros(len(committed))
+        return cls(committed, np.full(len(committed), at_s), never, never, at_s)
 
-    def then(self, committed: Longs, unread: Bools, at_s: float) -> Pauses:
+    def then(self, committed: Longs, unread: Longs, written: Floats, at_s: float) -> Pauses:
         """After one more round.
 
         unread
-            (P,) where messages wait that are more than a few seconds old.
+            (P,) messages that wait and are more than a few seconds old.
+        written
+            (P,) messages a second; NaN unknown.
         """
         moved = committed != self.committed
         ended = moved & (self.committed != UNKNOWN)
         longest = np.where(ended, np.maximum(self.longest_s, at_s - self.since_s), self.longest_s)
-        return Pauses(committed, np.where(moved | ~unread, at_s, self.since_s), longest, at_s)
+        unread_s = np.divide(unread, written, out=np.zeros(len(unread)), where=written > 0)
+        return Pauses(committed, np.where(moved | (unread <= 0), at_s, self.since_s), longest, unread_s, at_s)
 
     @property
     def seconds(self) -> Floats:
@@ -62,6 +69,7 @@ class Pauses:
     @property
     def stuck(self) -> Bools:
         """(P,) where it lasts too long."""
-        habit = np.where(self.longest_s > 0, TIMES * self.longest_s, UNSEEN_S)
+        unseen = np.where(self.unread_s > UNSEEN_S, STILL_S, UNSEEN_S)
+        habit = np.where(self.longest_s > 0, TIMES * self.longest_s, unseen)
         answer: Bools = self.seconds > np.maximum(STILL_S, habit)
         return answer
