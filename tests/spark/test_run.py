@@ -92,7 +92,7 @@ def test_run_stops_if_a_file_of_the_dump_is_lost(tmp_path: Path) -> None:
         )  # fmt: skip
         watch = threading.Timer(600, running.kill)
         watch.start()
-        lines, lost, before = [], "", {}
+        lines, lost, before = list[str](), "", list[str]()
         try:
             assert running.stderr is not None
             for line in running.stderr:
