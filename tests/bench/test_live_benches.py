@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.clients.groups import new_name
 
 from apportion.testing.broker import Broker
 from bench import hot_partitions, member_death, rolling_deploy
@@ -14,21 +15,19 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", ["kafka-python: cooperative-sticky", "GroupConsumer", "KIP-848", "aiokafka: sticky"])
-def test_a_deploy_of_three_members_moves_what_was_foretold(name: str) -> None:
-    way = next(way for way in rolling_deploy.ways() if name in way.name)
-    with Broker() as broker:
-        broker.create_topic("t", 6)
-        seen, foretold = rolling_deploy.deploy(way, broker.bootstrap, "t", 3, 6)
+def test_a_deploy_of_three_members_moves_what_was_foretold(broker: Broker, name: str) -> None:
+    way, topic = next(way for way in rolling_deploy.ways() if name in way.name), new_name("deploy")
+    broker.create_topic(topic, 6)
+    seen, foretold = rolling_deploy.deploy(way, broker.bootstrap, topic, 3, 6)
     assert seen.moved == foretold.moved == 12
     assert seen.rebalances >= 6
 
 
-def test_a_group_with_a_feed_is_looked_at() -> None:
-    groups = hot_partitions.groups()
+def test_a_group_with_a_feed_is_looked_at(broker: Broker) -> None:
+    groups, topic = hot_partitions.groups(), new_name("hot")
     name = next(name for name in groups if "acting" in name)
-    with Broker() as broker:
-        broker.create_topic("t", hot_partitions.PARTITIONS)
-        result = hot_partitions.run(name, groups[name], broker.bootstrap, "t", hot_partitions.Rates(1.0), 5, 8)
+    broker.create_topic(topic, hot_partitions.PARTITIONS)
+    result = hot_partitions.run(name, groups[name], broker.bootstrap, topic, hot_partitions.Rates(1.0), 5, 8)
     assert len(result.at) >= 2
     assert max(result.lag) > 0
 

@@ -73,7 +73,7 @@ def test_a_dump_that_is_none_is_a_sentence(run: Runner, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.thorough  # tests/spark/test_killed.py kills a build in each run
 def test_a_demo_that_was_killed_half_way_and_runs_again_is_as_if_nothing_had_been(
     run: Runner, tmp_path: Path, jars: str
 ) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.serve.running import until
+from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
 from apportion.cli import main
@@ -72,7 +73,7 @@ def count(member: PythonMember | JavaMember) -> int:
     return sum(map(len, owned(member).values()))
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", "confluent"])
+@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", thorough("confluent")])
 def test_a_slow_member_is_relieved_and_nobody_joins(broker: Broker, busy: str, client: str, tmp_path: Path):
     """It reads some 60 messages a second of 120; a fast one of the same client leads, a Java member follows."""
     with Members(broker, new_name("acting"), [busy], tmp_path) as group:

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from kafka.errors import FencedInstanceIdError, KafkaError
+from tests.support.examples import thorough
 
 from apportion.clients.confluent import GroupConsumer
 from apportion.clients.confluent.partitions import READING
@@ -414,7 +415,7 @@ def test_a_callback_is_told_what_was_lost_and_one_that_raises_keeps_nobody_out(b
             stubborn.close()
 
 
-@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", [thorough("sticky"), "cooperative-sticky"])
 def test_pause_lasts_over_a_rebalance_and_loses_nothing(broker: Broker, strategy: str):
     """Paused partitions are silent through a rebalance; after ``resume`` they go on behind what was given out."""
     topic, group = new_name("pause"), new_name("pause")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
+from tests.support.examples import thorough
 
 from apportion.clients.kafka_python import assignor
 from apportion.testing.broker import Broker
@@ -91,7 +92,7 @@ def topic(broker: Broker) -> str:
     return name
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 @pytest.mark.parametrize("lie", sorted(lies("")))
 def test_the_group_settles_around_a_liar(broker: Broker, topic: str, client: str, lie: str, tmp_path: Path):
     """The leader is ours; the liar gets its share where it said what it wants, and the log names it."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.clients.joining import JoiningMember, assign
 from tests.serve.running import until
+from tests.support.examples import thorough
 
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.options import Options
@@ -245,7 +246,7 @@ def test_a_feed_that_is_closed_as_its_thread_begins_ends_without_a_fetch(monkeyp
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 def test_a_lag_aware_group_shares_by_messages(broker: Broker, topic: str, client: str, tmp_path: Path):
     """100 and 1 to one member, 60 and 40 to the other: 101 against 100 messages."""
     with Members(broker, new_name("lag"), [topic], tmp_path) as group:

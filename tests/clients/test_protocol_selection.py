@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.examples import thorough
 
 from apportion.clients.group.protocol_selection import NoCommonStrategy, chosen
 from apportion.testing.broker import Broker
@@ -51,7 +52,7 @@ def test_a_refused_member_is_told_what_each_side_has(broker: Broker, client: str
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 def test_the_broker_chooses_by_the_same_votes(broker: Broker, client: str, tmp_path: Path):
     """Two votes for sticky against one for roundrobin, Java among the voters."""
     topic = new_name("votes")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.examples import thorough
 
 from apportion.testing.broker import Broker, BrokerCluster
 
@@ -64,7 +65,7 @@ def test_new_partitions_find_owners_by_themselves(broker: Broker, client: str, t
         assert all(had[topic][0] in owned(member)[topic] for had, member in zip(before, members, strict=True))
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [CLIENTS[0], thorough(CLIENTS[1])])
 def test_a_static_member_comes_back_to_its_own(broker: Broker, client: str, tmp_path: Path):
     """Members are ordered by instance id, whatever their member ids, and a restart moves nothing."""
     topic = new_name("static")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.examples import thorough
 
 from apportion.clients.lag_feed import LagFeed, kafka_offsets
 from apportion.clients.tasks import TaskRunner
@@ -98,7 +99,7 @@ def address(broker: Broker) -> str:
     return f"127.0.0.1:{broker.ports['port']}"
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", "confluent"])
+@pytest.mark.parametrize("client", [thorough("kafka-python"), "aiokafka", "confluent"])
 def test_a_group_with_lag_works_over_tls_and_scram(secured: tuple[Broker, Path], client: str, tmp_path: Path):
     """Two members, each with a feed of its own over the same login; at log level DEBUG no secret is written."""
     broker, ca = secured
@@ -116,7 +117,7 @@ def test_a_group_with_lag_works_over_tls_and_scram(secured: tuple[Broker, Path],
         assert "lag is unknown" not in text
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 def test_a_missing_right_to_the_group_is_one_sentence(secured: tuple[Broker, Path], client: str, tmp_path: Path):
     broker, ca = secured
     group_id = new_name("not-yours")
@@ -168,7 +169,7 @@ def allow(broker: Broker, user: str, rights: list[tuple[str, str, str]]) -> None
         admin.create_acls(acls)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+@pytest.mark.parametrize("guarantee", [thorough("at_least_once"), "exactly_once"])
 def test_tasks_with_state_run_and_are_restored_over_tls_and_scram(
     secured: tuple[Broker, Path], tmp_path: Path, guarantee: Any
 ):

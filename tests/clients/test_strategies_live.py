@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
 from apportion.testing.broker import Broker
@@ -15,7 +16,7 @@ from .groups import SHORT_MS, Members, new_name, owned, settle
 pytestmark = pytest.mark.broker
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 def test_when_a_member_of_a_stream_join_leaves_only_its_two_numbers_move(broker: Broker, client: str, tmp_path: Path):
     """Ten impressions, ten clicks, four members: equal numbers of both topics go together and stay put."""
     impressions, clicks = new_name("impressions"), new_name("clicks")
@@ -43,7 +44,7 @@ def numbers(member: PythonMember, *topics: str) -> set[int]:
     return per_topic[0]
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka"])
+@pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 @pytest.mark.parametrize("preempt", [True, False])
 def test_a_standby_takes_over_within_the_session(broker: Broker, client: str, preempt: bool, tmp_path: Path):
     """kill -9 the active member: the next takes all within the session time-out; back, it preempts or waits, as set."""

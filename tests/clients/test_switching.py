@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.serve.running import until
+from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
 from apportion.testing.broker import Broker
@@ -89,7 +90,7 @@ def test_two_bounces_each_way_without_a_stop(broker: Broker, tmp_path: Path):
     assert longest_silence(of_all()) < 20, "nobody waits for a session or a rebalance time-out"
 
 
-@pytest.mark.parametrize("eager", ["lag-aware", "sticky-stream-join", "failover"])
+@pytest.mark.parametrize("eager", ["lag-aware", *map(thorough, ("sticky-stream-join", "failover"))])
 def test_two_bounces_lead_from_an_eager_strategy_of_ours_to_its_cooperative_form(
     broker: Broker, eager: str, tmp_path: Path
 ):

@@ -17,6 +17,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 from kafka.errors import CommitFailedError, CoordinatorNotAvailableError, KafkaError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as Part
+from tests.support.examples import thorough
 from tests.support.polled_reader import PolledReader
 
 from apportion.clients import aio_kafka, kafka_python
@@ -90,7 +91,7 @@ class Reader(PolledReader):
         self.loop.run_until_complete(act())
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [*CLIENTS[:2], thorough(CLIENTS[2])])
 def test_a_static_leader_that_restarts_still_watches_its_topics(broker: Broker, client: str):
     """It gets its place back without a rebalance, told that its own former id leads; then the topic grows."""
     topic, group = new_name("static"), new_name("static")

@@ -12,6 +12,7 @@ from tests.clients.groups import SESSION_MS, new_name, settle
 from tests.clients.judge import Life, two_owners
 from tests.spark import made
 from tests.support.earlier import TODAY, Version, earlier
+from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
 from apportion.testing.broker import Broker
@@ -33,7 +34,7 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Version
     ("client", "strategy"),
     [
         ("kafka-python", "cooperative-sticky"), ("aiokafka", "sticky"), ("confluent", "failover"),
-        ("kafka-python", "cooperative-sticky-stream-join"), ("kafka-python", "lag-aware"),
+        thorough("kafka-python", "cooperative-sticky-stream-join"), thorough("kafka-python", "lag-aware"),
     ],
 )  # fmt: skip
 def test_members_of_both_versions_share_a_group_whoever_leads(

@@ -92,7 +92,8 @@ def test_an_extra_alone_brings_its_room_to_life(built: Path, tmp_path: Path, ext
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.timeout(900)  # it fetches and unpacks all of Spark
+@pytest.mark.thorough  # it fetches and unpacks all of Spark
+@pytest.mark.timeout(900)
 def test_the_spark_extra_alone_runs_the_whole_demo(built: Path, tmp_path: Path) -> None:
     try:
         session.java()

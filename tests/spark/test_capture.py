@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark.conftest import rows_of
 from tests.spark.stores import reach, store
+from tests.support.examples import thorough
 from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
@@ -378,7 +379,7 @@ print("done", flush=True)
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("source", ["python", "connector"])
+@pytest.mark.parametrize("source", ["python", thorough("connector")])
 def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any, tmp_path: Path, source: str) -> None:
     """kill -9 at random moments, then once undisturbed: each record once, as in a capture that nobody killed."""
     if source == "connector" and not packages.local_jars(packages.KAFKA):
@@ -406,7 +407,7 @@ def test_a_capture_that_is_killed_goes_on_where_it_was(kafka: Broker, spark: Any
     assert not list(folder.glob(".staging-*"))
 
 
-@pytest.mark.parametrize("form", ["parquet", "delta"])
+@pytest.mark.parametrize("form", ["parquet", thorough("delta")])
 def test_a_capture_that_was_killed_while_it_wrote_its_first_plan_goes_on(
     kafka: Broker, spark: Any, tmp_path: Path, form: str
 ) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.spark import made
 from tests.spark.test_folder import bytes_of, written
+from tests.support.examples import thorough
 
 from apportion.errors import ApportionError, BadInput
 from apportion.sources import tables
@@ -49,7 +50,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize(
     ("moment", "number", "code"),
     [
-        ("decoding records", signal.SIGINT, 130),
+        thorough("decoding records", signal.SIGINT, 130),
         ("making rows of groups", signal.SIGINT, 130),
         ("making rows of groups", signal.SIGTERM, 143),
     ],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 QUICK = "APPORTION_QUICK"
@@ -22,3 +24,8 @@ def few(count: int) -> int:
 def examples(count: int) -> settings:
     """So many examples, or ``FEW`` in ``make quick``: ``@examples(300)``."""
     return settings(max_examples=min(count, FEW) if os.environ.get(QUICK) == "1" else count, deadline=None)
+
+
+def thorough(*values: Any) -> Any:
+    """A case of a promise that another case of the same test keeps already; ``make thorough`` tries it too."""
+    return pytest.param(*values, marks=pytest.mark.thorough)
