@@ -54,7 +54,7 @@ class Sticky(Cooperation):
 class CooperativeSticky(Sticky):
     """The sticky plan in two rounds at most: what somebody still holds is withheld once, then handed over.
 
-    Goals: balance > racks > moves > each topic spread. Source: KIP-429, KIP-54, KIP-881.
+    Goals: balance > racks > moves. Source: KIP-429, KIP-54, KIP-881.
     """
 
     name: ClassVar[str] = "cooperative-sticky"

@@ -210,12 +210,6 @@ class TaskRunner:
             return f"{self.application}-{self.process}-{number}"
 
         def another_id() -> str:
-            log.warning(
-                "another process has the transactional id %s, too: the state folder %s was copied (a cloned volume, a "
-                "snapshot, an image), and the two ended each other's transactions. This one takes an id of its own; "
-                "give each process a folder of its own, empty at first",
-                *(own_id(), self.folder.path),
-            )
             self.folder.renew(self.process)
             self.process = self.folder.process_id
             return own_id()
