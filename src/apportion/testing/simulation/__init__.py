@@ -59,7 +59,7 @@ def simulate(
 
     make_consumer
         Makes a ``kafka.KafkaConsumer`` that has not subscribed, for each start of a member. It is called with
-        ``bootstrap_servers`` and ``client_id`` (the member's name), as far as it takes them.
+        ``bootstrap_servers=`` and ``client_id=`` (the member's name).
     listener
         A function or class that is called with the consumer and returns its rebalance listener, or a listener, or None.
         If the listener has ``process(records)``, it is called with what each ``poll`` gave, and your code commits; else

@@ -18,7 +18,7 @@ import kafka.protocol.producer as producer
 
 from apportion.testing.simulation.coordinator import Coordinator
 from apportion.testing.simulation.kernel import EPOCH_S, Host, World
-from apportion.testing.simulation.log import Aborted, PartitionLog, Refused, batch_of
+from apportion.testing.simulation.log import HEADER, Aborted, PartitionLog, Refused, batch_of
 from apportion.testing.simulation.network import Link, Network
 from apportion.testing.simulation.transactions import INVALID_STATE, Transactions
 
@@ -44,17 +44,8 @@ PYTHON: Final[Mapping[int, tuple[Any, Any, int, int, str]]] = {
     )
 }
 """API key to request, response, lowest and highest version, and the method that answers."""
-KAFKAS: Final = {
-    8: (2, 9),
-    9: (1, 9),
-    11: (0, 9),
-    12: (0, 4),
-    13: (0, 5),
-    14: (0, 5),
-    15: (0, 6),
-    28: (0, 4),
-    68: (0, 1),
-    69: (0, 1),
+KAFKAS: Final = {8: (2, 9), 9: (1, 9)} | {
+    key: (0, high) for key, high in ((11, 9), (12, 4), (13, 5), (14, 5), (15, 6), (28, 4), (68, 1), (69, 1))
 }
 """API key to the versions that Kafka's coordinator answers by itself."""
 JOIN_GROUP, TXN_OFFSET_COMMIT = 11, 28
@@ -287,15 +278,14 @@ class Cluster:
             partitions = []
             for p in range(self.topics.get(name, 0)):
                 leader = self.leader((name, p))
-                replicas = {"replica_nodes": [leader.number], "isr_nodes": [leader.number], "offline_replicas": []}
                 number, error = (leader.number, 0) if leader.up else (-1, 5)
-                partitions.append(
-                    {"error_code": error, "partition_index": p, "leader_id": number, "leader_epoch": 0, **replicas}
-                )
+                replicas = {"replica_nodes": [leader.number], "isr_nodes": [leader.number], "offline_replicas": []}
+                led = {"error_code": error, "partition_index": p, "leader_id": number, "leader_epoch": 0}
+                partitions.append(led | replicas)
             known = name in self.topics
             topic_id = self.topic_ids[name] if known else uuid.UUID(int=0)
             facts = {"error_code": 0 if known else UNKNOWN_PARTITION, "name": name, "topic_id": topic_id}
-            topics.append({**facts, "is_internal": False, "partitions": partitions})
+            topics.append(facts | {"is_internal": False, "partitions": partitions})
         reply(brokers=brokers, cluster_id="simulation", controller_id=up[0].number if up else -1, topics=topics)
 
     def _find_coordinator(self, node: Node, request: Any, reply: Callable[..., None]) -> None:
@@ -326,12 +316,11 @@ class Cluster:
         for topic in request.topics:
             partitions = []
             for p in topic.partitions:
-                log, error = self._led(node, (topic.name, p.partition_index))
+                log, error = self._led(node, (topic.name, number := p.partition_index))
                 end = 0 if log is None else log.stable if request.isolation_level else log.end
                 offset = -1 if log is None else 0 if p.timestamp == -2 else end
-                partitions.append(
-                    {"partition_index": p.partition_index, "error_code": error, "offset": offset, "leader_epoch": 0}
-                )
+                facts = {"partition_index": number, "error_code": error, "offset": offset, "leader_epoch": 0}
+                partitions.append(facts)
             topics.append({"name": topic.name, "partitions": partitions})
         reply(topics=topics)
 
@@ -358,26 +347,16 @@ class Cluster:
             partitions = []
             for p in topic.partitions:
                 log, error = self._led(node, (topic.topic, p.partition))
-                octets, gone = b"", list[Aborted]()
-                if log is not None and not 0 <= p.fetch_offset <= log.end:
-                    error = OUT_OF_RANGE
-                elif log is not None:
-                    octets, gone = log.read(
-                        p.fetch_offset, p.partition_max_bytes, committed=bool(request.isolation_level)
-                    )
-                ends = (
-                    {"high_watermark": log.end, "last_stable_offset": log.stable, "log_start_offset": 0} if log else {}
-                )
+                octets, gone, ends = b"", list[Aborted](), dict[str, int]()
+                if log is not None:
+                    ends = {"high_watermark": log.end, "last_stable_offset": log.stable, "log_start_offset": 0}
+                    if 0 <= p.fetch_offset <= log.end:
+                        octets, gone = log.read(p.fetch_offset, p.partition_max_bytes, bool(request.isolation_level))
+                    else:
+                        error = OUT_OF_RANGE
                 aborted = [{"producer_id": x.producer, "first_offset": x.first} for x in gone]
-                partitions.append(
-                    {
-                        "partition_index": p.partition,
-                        "error_code": error,
-                        **ends,
-                        "aborted_transactions": aborted,
-                        "records": octets,
-                    }
-                )
+                facts = {"partition_index": p.partition, "error_code": error, "records": octets}
+                partitions.append({**facts, **ends, "aborted_transactions": aborted})
             yield {"topic": topic.topic, "partitions": partitions}
 
     def _look_at_fetches(self) -> None:
@@ -392,9 +371,8 @@ class Cluster:
                 log, error = self._led(node, (topic.name, p.index))
                 offset = -1
                 if log is not None:
-                    offset, error = self._appended(
-                        log, request.transactional_id, (topic.name, p.index), bytes(p.records)
-                    )
+                    octets, partition = bytes(p.records), (topic.name, p.index)
+                    offset, error = self._appended(log, request.transactional_id, partition, octets)
                 answers.append({"index": p.index, "error_code": error, "base_offset": offset, "log_start_offset": 0})
             topics.append({"name": topic.name, "partition_responses": answers})
         self._look_at_fetches()
@@ -404,13 +382,9 @@ class Cluster:
     def _appended(
         self, log: PartitionLog, name: str | None, partition: tuple[str, int], octets: bytes
     ) -> tuple[int, int]:
-        number, epoch = (
-            int.from_bytes(octets[43:51], "big", signed=True),
-            int.from_bytes(octets[51:53], "big", signed=True),
-        )
+        *_, number, epoch, sequence, _ = HEADER.unpack_from(octets)
         if name is not None and (error := self.transactions.may_write(name, number, epoch, partition)):
             if error == INVALID_STATE:
-                sequence = int.from_bytes(octets[53:57], "big", signed=True)
                 log.tentative[number, epoch] = min(sequence, log.tentative.get((number, epoch), sequence))
             return -1, error
         try:
@@ -428,20 +402,14 @@ class Cluster:
     def _add_partitions(self, node: Node, request: Any, reply: Callable[..., None]) -> None:
         topics = request.v3_and_below_topics
         pairs = [(topic.name, p) for topic in topics for p in topic.partitions]
-        who = (
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-        )
-        error = UNKNOWN_PARTITION if not self.logs.keys() >= set(pairs) else self.transactions.add(*who, pairs)
-        answers = [
-            {
-                "name": t.name,
-                "results_by_partition": [{"partition_index": p, "partition_error_code": error} for p in t.partitions],
-            }
-            for t in topics
-        ]
-        reply(results_by_topic_v3_and_below=answers)
+        r, known = request, self.logs.keys() >= set(pairs)
+        who = (r.v3_and_below_transactional_id, r.v3_and_below_producer_id, r.v3_and_below_producer_epoch)
+        error = self.transactions.add(*who, pairs) if known else UNKNOWN_PARTITION
+        answers: dict[str, list[Any]] = {topic.name: [] for topic in topics}
+        for topic, p in pairs:
+            answers[topic].append({"partition_index": p, "partition_error_code": error})
+        results = [{"name": topic, "results_by_partition": partitions} for topic, partitions in answers.items()]
+        reply(results_by_topic_v3_and_below=results)
 
     def _add_offsets(self, node: Node, request: Any, reply: Callable[..., None]) -> None:
         who = (request.transactional_id, request.producer_id, request.producer_epoch)

@@ -153,9 +153,7 @@ class World:
         token = fiber.token = object()
         if timeout_s is not None and timeout_s < 1e8:
             self.at(timeout_s, lambda: self.wake(fiber) if fiber.token is token else None)
-        self.hub.switch()
-        if self.closing:
-            raise Closed
+        self._switch()
 
     def wake(self, fiber: Fiber) -> None:
         """A parked fiber is ready; one that is not parked stays as it is."""
@@ -166,19 +164,23 @@ class World:
     def spend(self, us: int) -> None:
         """The running fiber takes so much virtual time; a thread whose slice is over is preempted here."""
         self.us += us
-        if self.us - self._turn_us > SLICE_US and self.current is not None and not self.closing:
-            self._ready.append(self.current)
-            self.hub.switch()
-            if self.closing:
-                raise Closed
+        if self.us - self._turn_us > SLICE_US:
+            self._preempt()
 
     def may_hand_over(self, chance: float) -> None:
         """Where a thread may lose its turn, the seed decides whether this fiber does."""
-        if self.current is not None and not self.closing and self.random.random() < chance:
+        if self.random.random() < chance:
+            self._preempt()
+
+    def _preempt(self) -> None:
+        if self.current is not None and not self.closing:
             self._ready.append(self.current)
-            self.hub.switch()
-            if self.closing:
-                raise Closed
+            self._switch()
+
+    def _switch(self) -> None:
+        self.hub.switch()
+        if self.closing:
+            raise Closed
 
     def freeze(self, host: Host) -> None:
         """None of its fibers run from now on; what is sent to it waits."""

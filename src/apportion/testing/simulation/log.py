@@ -142,7 +142,7 @@ class PartitionLog:
             state.epoch, state.batches = epoch, []
         self._put(control_batch(producer, epoch, timestamp_ms, commit=commit), 0, producer, True, control=True)
 
-    def read(self, offset: int, most: int, *, committed: bool) -> tuple[bytes, list[Aborted]]:
+    def read(self, offset: int, most: int, committed: bool) -> tuple[bytes, list[Aborted]]:
         """Batches from the one with that offset, and the aborted transactions that reach into them."""
         upper = self.stable if committed else self.end
         taken: list[bytes] = []

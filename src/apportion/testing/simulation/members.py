@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,7 +89,7 @@ def reading(
     """A member that polls, works and commits.
 
     make_consumer
-        Called with ``bootstrap_servers`` and ``client_id``, as far as it takes arguments.
+        Called with ``bootstrap_servers`` and ``client_id``.
     make_listener
         A listener, or what makes one of a consumer. With a method ``process(records)`` it works on what ``poll`` gave
         and commits by itself; else the loop commits after each poll.
@@ -99,7 +99,7 @@ def reading(
 
     def program(process: Process) -> None:
         connection = {"bootstrap_servers": process.stage.cluster.bootstrap.split(","), "client_id": process.member}
-        consumer = _called(make_consumer, connection)
+        consumer = make_consumer(**connection)
         inner = make_listener(consumer) if callable(make_listener) else make_listener
         listener = Recording(process, checks, inner)
         process.member_id = lambda: consumer.group_metadata().member_id  # type: ignore[attr-defined]
@@ -128,33 +128,16 @@ def reading(
     return program
 
 
-class _noting:  # noqa: N801 - used as a statement
+@contextmanager
+def _noting(process: Process) -> Iterator[None]:
     """The client's own errors are what an application logs, and goes on; that it is fenced ends it."""
-
-    def __init__(self, process: Process) -> None:
-        self.process = process
-
-    def __enter__(self) -> None:
-        """Nothing."""
-
-    def __exit__(self, kind: Any, error: BaseException | None, _: object) -> bool:
-        if not isinstance(error, KafkaError) or isinstance(error, FencedInstanceIdError):
-            return False
-        self.process.stage.world.note("refused", member=self.process.name, error=type(error).__name__)
-        from apportion.testing.simulation.stand_ins import world
-
-        world().park(0.1)
-        return True
-
-
-def _called(make: Callable[..., Any], connection: Mapping[str, Any]) -> Any:
-    parameters = inspect.signature(make).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return make(**connection)
-    named = {parameter.name for parameter in parameters}
-    if named <= connection.keys():
-        return make(**{name: connection[name] for name in named})
-    return make(",".join(connection["bootstrap_servers"]))
+    try:
+        yield
+    except FencedInstanceIdError:
+        raise
+    except KafkaError as error:
+        process.stage.world.note("refused", member=process.name, error=type(error).__name__)
+        process.stage.world.park(0.1)
 
 
 def acting_on_lag(bootstrap_servers: list[str], checks: Checks) -> dict[str, Any]:

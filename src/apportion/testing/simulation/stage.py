@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
+from kafka.protocol import consumer, producer
+
 from apportion.errors import BadInput
 from apportion.testing import jars
 from apportion.testing.simulation import stand_ins
@@ -26,19 +28,11 @@ FAULTS: Final = (
     *("kill", "freeze", "slow", "drop", "part", "lose answer", "stop broker", "move coordinator", "fail append"),
     *("grow", "clock", "twin", "hostile"),
 )
-APIS: Final = {
-    "Produce": 0,
-    "Fetch": 1,
-    "OffsetCommit": 8,
-    "OffsetFetch": 9,
-    "JoinGroup": 11,
-    "Heartbeat": 12,
-    "SyncGroup": 14,
-    "AddPartitionsToTxn": 24,
-    "AddOffsetsToTxn": 25,
-    "EndTxn": 26,
-    "TxnOffsetCommit": 28,
-    "InitProducerId": 22,
+APIS: Final[Mapping[str, int]] = {
+    name.removesuffix("Request"): request.API_KEY
+    for module in (consumer, producer)
+    for name, request in vars(module).items()
+    if name.endswith("Request")
 }
 """Requests that a fault may wait for: ``{"do": "freeze", "member": "a", "when": "EndTxn"}``."""
 

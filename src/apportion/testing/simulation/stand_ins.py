@@ -91,6 +91,12 @@ class Time:
         raise Uncaught([f"time.{name}"])
 
 
+def _forget(waiters: list[Fiber], fiber: Fiber) -> None:
+    """One whose time was over waits for something else next, and must not be woken there."""
+    if fiber in waiters:
+        waiters.remove(fiber)
+
+
 class Lock:
     """``threading.Lock`` and, with ``reentrant``, ``RLock``."""
 
@@ -99,7 +105,7 @@ class Lock:
     def __init__(self) -> None:
         self.owner: Fiber | None = None
         self.count = 0
-        self.waiters: collections.deque[Fiber] = collections.deque()
+        self.waiters: list[Fiber] = []
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """Take it, waiting in virtual time."""
@@ -123,6 +129,7 @@ class Lock:
             assert me is not None  # noqa: S101 - timers take no locks
             self.waiters.append(me)
             here.park(rest)
+            _forget(self.waiters, me)
         self.owner, self.count = me, 1
         return True
 
@@ -134,7 +141,7 @@ class Lock:
         if not self.count:
             self.owner = None
             if self.waiters:
-                world().wake(self.waiters.popleft())
+                world().wake(self.waiters.pop(0))
 
     def locked(self) -> bool:
         """Whether somebody has it."""
@@ -176,8 +183,7 @@ class Condition:
         self.lock.release()
         here.park(timeout)
         notified = me not in self.waiters
-        if not notified:
-            self.waiters.remove(me)
+        _forget(self.waiters, me)
         self.lock.acquire()
         self.lock.count = count
         return notified
@@ -221,6 +227,7 @@ class Event:
         if not self.flag and me is not None and (timeout is None or timeout > 0):
             self.waiters.append(me)
             world().park(timeout)
+            _forget(self.waiters, me)
         return self.flag
 
 
