@@ -5,6 +5,10 @@ first at home, then on the others, then on one newcomer, since newcomers that ha
 when what it moved, plus what present owners are still over by, is no less than the best plan known, or when it would
 need another member than n. The search is complete, so a plan that it ends with is the best, and n members do not
 suffice if it ends without one; the steps it may take are bounded, and one that ran out of them proves nothing.
+
+Why the local search is not enough: without this one, plans for 32 autoscaled partitions move 2 to 11 percent more, the
+fewest members up to 17 percent more (``python -m bench.autoscaling --partitions 32 --intervals 60``, 20 ms a plan), and
+where a partition is more than any member takes up to twice as much.
 """
 
 from __future__ import annotations
