@@ -27,7 +27,7 @@ from bench.parts import LEADER_CELLS
 CACHES = (IN_TURN, "warm", "cold", "collected")
 ROUNDS, CALLS = 5, 21
 FLOOR_RATIO, FLOOR_TOPICS = 2, 5
-"""Partitions a member, and topics: hardly any, and still too many for the ways of groups of a few partitions."""
+"""Partitions a member, and topics: hardly any."""
 OURS = "kafka-python with apportion"
 FLOOR = f"the same with {FLOOR_RATIO} partitions a member"
 

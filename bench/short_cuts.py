@@ -2,8 +2,7 @@
 
 A short cut stays while without it a call that somebody waits for takes 10 ms longer with 1,000 members, or a full build
 of the pipeline a tenth longer with 20,000 groups. CPU time, the least of many calls, so that other work on the machine
-hardly counts. ``small_groups`` saves little a call: it is for the plans of what-ifs, of which a build makes some for
-each structure of a group. The second column of "counting claims" is the network in its place.
+hardly counts.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from apportion.model import edits
 from apportion.model.build import build
 from apportion.model.group import Group
 from apportion.solvers import lexicographic, solve
-from apportion.solvers.assignment_network import AssignmentNetwork, complete_on_network, fixed_on_network
+from apportion.solvers.assignment_network import complete_on_network, fixed_on_network
 from apportion.solvers.goals import ALL, BALANCE, MOVES, RACKS, Order
 from apportion.solvers.partition_classes import problem_of, topics_apart
 from apportion.solvers.solve import best
@@ -68,12 +67,6 @@ def by_classes(group: Group) -> None:
     lexicographic.solve(problem_of(group, order), order)
 
 
-def proved_by_members(group: Group, order: Order, owner: Any) -> None:
-    """The network of like partitions and single members, begun at a best plan (P,): the search only proves it."""
-    problem = problem_of(group, order)
-    AssignmentNetwork(problem, owner, order).optimize()
-
-
 def least_ms(raw: dict[str, Any], planned: Callable[[Group], object]) -> float:
     """CPU milliseconds of one plan of a fresh group."""
     return least_of(planned, partial(build, raw))
@@ -92,14 +85,6 @@ def least_of(work: Callable[..., object], prepare: Callable[[], Any] | None = No
 
 def rows() -> Iterator[tuple[str, str, float, float]]:
     """The short cut, the group, milliseconds with it, milliseconds without."""
-    for name, raw in (("6 partitions, 3 members", small(6, 3, True)), ("64, 8", small(64, 8, True))):
-        with_it = least_ms(raw, best)
-        with replaced(solve, "LISTS_MAX_PARTITIONS", 0), replaced(solve, "LISTS_MAX_CELLS", 0):
-            yield "small_groups, uniform", name, with_it, least_ms(raw, best)
-    for name, raw in (("6 partitions, 3 members", small(6, 3, False)), ("12, 4", small(12, 4, False))):
-        with_it = least_ms(raw, best)
-        with replaced(solve, "LISTS_MAX_CELLS", 0):
-            yield "small_groups, any", name, with_it, least_ms(raw, best)
     for cell in (Cell("hom", 1000, 10, 100, "JOIN_ONE"), Cell("nes", 1000, 10, 100, "JOIN_ONE")):
         raw = cell.group()
         yield (
@@ -108,14 +93,6 @@ def rows() -> Iterator[tuple[str, str, float, float]]:
             least_ms(raw, by_classes),
             least_ms(raw, lambda group: by_network(group, (BALANCE, RACKS, MOVES))),
         )
-    for cell in (
-        Cell("dis", 100, 50, 100, "JOIN_ONE"),
-        Cell("hom", 1000, 10, 100, "JOIN_ONE"),
-        Cell("hom", 1000, 10, 100, "JOIN_ONE", racks=True),
-    ):
-        raw, order = cell.group(), (BALANCE, RACKS, MOVES) if cell.racks else (BALANCE, MOVES)
-        proved = partial(proved_by_members, order=order, owner=best(build(raw)).owner)
-        yield "counting claims", cell.name, least_ms(raw, best), least_ms(raw, proved)
     thousand = Cell("hom", 1000, 10, 100, "JOIN_ONE")
     raw = thousand.group()
     with_it = least_ms(raw, lambda group: best(group, tuple(ALL)))

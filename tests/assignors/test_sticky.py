@@ -62,18 +62,9 @@ def some(seed: int) -> tuple[dict[str, Any], tuple[str, ...]]:
     return random_group(rng, *size), rng.choice(ORDERS)
 
 
-@pytest.fixture(params=["arrays", "lists for the tiny"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Tiny groups are planned without arrays; here the general way must do them too."""
-    if request.param == "arrays":
-        monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
-        monkeypatch.setattr(solve_module, "LISTS_MAX_PARTITIONS", -1)
-    return str(request.param)
-
-
-def seeds(shard: int, way: str) -> range:
-    """The shard's half of the groups that goes this way."""
-    return range(shard + (way == "arrays") * SHARDS, GROUPS, 2 * SHARDS)
+def seeds(shard: int) -> range:
+    """The shard's part of the groups."""
+    return range(shard, GROUPS, SHARDS)
 
 
 def plan(raw: dict[str, Any], order: tuple[str, ...] = USUAL, name: str = "cooperative-sticky") -> Plan:
@@ -104,8 +95,8 @@ def shuffled(raw: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int, way: str) -> None:
-    for seed in seeds(shard, way):
+def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int) -> None:
+    for seed in seeds(shard):
         raw, order = some(seed)
         made = plan(raw, order)
         owner = judge.owners(raw, made.target)
@@ -119,8 +110,8 @@ def test_on_random_groups_every_goal_is_best_and_its_prices_show_it(shard: int, 
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_a_second_round_gives_the_target_and_withholds_nothing(shard: int, way: str) -> None:
-    for seed in seeds(shard, way):
+def test_a_second_round_gives_the_target_and_withholds_nothing(shard: int) -> None:
+    for seed in seeds(shard):
         raw, order = some(seed)
         first = plan(raw, order)
         second = plan(next_round(raw, first), order)
@@ -187,7 +178,6 @@ def test_a_false_price_is_found_out() -> None:
 def test_without_ortools_and_with_it_for_every_network_plans_are_best(
     solver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     if solver == "none":
         monkeypatch.setattr(min_cost_flow, "solver", lambda: None)
     else:
@@ -204,7 +194,6 @@ def test_without_ortools_and_with_it_for_every_network_plans_are_best(
 def test_where_racks_make_too_large_a_table_they_are_left_out_and_the_proof_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     left_out = 0
     for seed in range(2, GROUPS, 8):
         raw, order = some(seed)
@@ -232,7 +221,6 @@ def test_where_racks_are_left_out_nobody_comes_home() -> None:
     whole = plan(group, order)
     assert (whole.measures["returned"], set(whole.proof.values())) == (1, {"optimal"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
         patch.setattr(partition_classes, "CELLS", 1)
         left_out = plan(group, order)
     assert (left_out.measures["returned"], set(left_out.proof.values())) == (0, {"heuristic"})

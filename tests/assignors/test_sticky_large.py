@@ -71,8 +71,6 @@ def test_a_group_too_wide_for_one_table_gets_a_valid_even_plan() -> None:
 @pytest.mark.slow
 def test_what_the_wide_way_shows_is_true_on_small_groups_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(solve_module, "CELLS", 0)
-    monkeypatch.setattr(solve_module, "LISTS_MAX_PARTITIONS", -1)
-    monkeypatch.setattr(solve_module, "LISTS_MAX_CELLS", -1)
     again = 0
     for seed in range(600):
         raw = random_group(random.Random(seed), 4, 5, 6)

@@ -10,7 +10,7 @@ that stay empty and loads that stay between two bounds (Ahuja, Magnanti and Orli
 All goals at once: a unit of each goal weighs more than all later goals together can gain by one exchange; then a plan
 is best in the order exactly if it is best in the weighted sum (Sherali, "Equivalent weights for lexicographic
 multi-objective programs", 1982). ``weights`` gives these weights. They grow by multiplication and can pass 64 bits;
-tiny groups are solved with them (``small_groups``), and certificates write a plan's prices in them (``dual_prices``).
+certificates write a plan's prices in them (``dual_prices``).
 """
 
 from __future__ import annotations

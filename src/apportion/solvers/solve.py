@@ -16,8 +16,7 @@ from apportion.solvers.goals import BALANCE, DEFAULT, MOVES, RACKS, RETURNED, SP
 from apportion.solvers.greedy_by_topic import plan_by_topic
 from apportion.solvers.lexicographic import complete, solve
 from apportion.solvers.partition_classes import problem_of, topics_apart
-from apportion.solvers.problem import Problem, units, weights
-from apportion.solvers.small_groups import LISTS_MAX_CELLS, LISTS_MAX_PARTITIONS, plan_on_lists
+from apportion.solvers.problem import Problem, units
 
 Proof = dict[Goal, str]
 """Goal to ``optimal`` or ``heuristic``, in order."""
@@ -51,15 +50,9 @@ def best(group: Group, order: tuple[str, ...] = DEFAULT, cooperative: bool = Fal
 
 def _without_classes(group: Group, order: Order, wide: bool) -> tuple[Ints, Proof] | None:
     """Owners (P,) and the proof where classes take longer than the plan, or are too many (``wide``); None elsewhere."""
-    proof = dict.fromkeys(order, "optimal")
-    equal = group.equal_capacities
-    alone = equal and len(group.subscriptions) == 1 and RACKS not in order and order[:1] == (BALANCE,)
-    if alone and (MOVES not in order or not len(group.claims.member)):
-        return _one_deal(group), proof
-    small = alone and group.P <= LISTS_MAX_PARTITIONS
-    # Lists of claims are made for small groups alone: for large ones they take as long as the whole plan.
-    if equal and SPREAD not in order and (small or group.P * group.M <= LISTS_MAX_CELLS):
-        return plan_on_lists(group, None if small else weights(order, group.P, group.M)), proof
+    uniform = group.equal_capacities and len(group.subscriptions) == 1 and RACKS not in order
+    if uniform and order[:1] == (BALANCE,) and (MOVES not in order or not len(group.claims.member)):
+        return _one_deal(group), dict.fromkeys(order, "optimal")
     return plan_by_topic(group, units(group.capacity), order) if wide else None
 
 
