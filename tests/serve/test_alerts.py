@@ -1,5 +1,5 @@
-"""Each shipped alert fires where it must and nowhere else: rounds are played through the server's own collector and
-exposition, and what a scrape would have had goes into real Prometheus rules.
+"""Each shipped alert fires where it must and nowhere else: rounds are played through the server's own collector, and
+what is scraped from it over HTTP goes into real Prometheus rules.
 """
 
 from __future__ import annotations
@@ -8,21 +8,28 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import uvicorn
 from prometheus_client.parser import text_string_to_metric_families
+from tests.serve.running import until
 
 from apportion.demo import dump
 from apportion.history.records import GroupRecord
 from apportion.serve import derived_state
+from apportion.serve.access import Access
 from apportion.serve.answers import Answers
+from apportion.serve.app import Server
 from apportion.serve.collector import Collector
+from apportion.serve.protocol import BoundedProtocol
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Snapshot
 from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog
@@ -157,6 +164,41 @@ def round_of(cases: Mapping[str, Case], t: float) -> Round:
 Series = dict[str, dict[int, str]]
 
 
+class Listening:
+    """A server's answers at a port of this machine, as long as the test runs."""
+
+    def __init__(self, answers: Answers) -> None:
+        app = Server(answers, Access(), local=True).app
+        self.server = uvicorn.Server(
+            uvicorn.Config(app, port=0, http=BoundedProtocol, lifespan="off", log_level="error")
+        )
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        until(lambda: self.server.started)
+        self.connection = HTTPConnection(*self.server.servers[0].sockets[0].getsockname(), timeout=60)
+
+    def metrics(self) -> str:
+        self.connection.request("GET", "/metrics")
+        answer = self.connection.getresponse()
+        assert answer.status == 200
+        return answer.read().decode()
+
+    def close(self) -> None:
+        self.connection.close()
+        self.server.should_exit = True
+        self.thread.join(30)
+
+
+SERVED: list[Listening] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while SERVED:
+        SERVED.pop().close()
+
+
 class Play:
     """Rounds of a server, and what a scrape had after each."""
 
@@ -168,6 +210,8 @@ class Play:
             ServerSettings(tail=False, cluster_name="c", **settings), Connection("127.0.0.1:1", Properties())
         )
         self.answers = Answers(self.collector)
+        self.http = Listening(self.answers)
+        SERVED.append(self.http)
         self.series: Series = {}
         self.scrapes = 0
         self.collector._tails.ask = lambda places: {
@@ -182,8 +226,7 @@ class Play:
         self.collector._publish(Snapshot(number, seen, groups, ends, trouble="", trouble_since=0.0))
 
     def scrape(self) -> None:
-        text = b"".join(self.answers.scraped.pieces()) + self.answers.own.text()
-        for family in text_string_to_metric_families(text.decode()):
+        for family in text_string_to_metric_families(self.http.metrics()):
             for sample in family.samples:
                 if sample.name.startswith(("kafka_", "apportion_")):
                     labels = ",".join(f'{key}="{value}"' for key, value in sorted(sample.labels.items()))
