@@ -12,19 +12,18 @@ import numpy as np
 import pytest
 
 import apportion
-from apportion.acting.rule import Acting, Outlook, decide
+from apportion.acting.rule import Acting
 from apportion.clients.group import acting as acting_module
 from apportion.clients.group.acting import LagWatch, PinnedPlan
 from apportion.clients.group.bridge import bridge_for
 from apportion.clients.lag_feed import LagFeed
-from apportion.errors import BadInput, UnknownName
+from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.model.plan import Answer
 
 ACTING = Acting(gain=0.2, hold_s=10, rest_s=30, horizon_s=30)
 COUNTED, FREE_COUNTS = (apportion.find("cooperative-lag-aware", {"max_skew": n}) for n in (0, 9))
-SLOW = Acting(gain=0.2, hold_s=30, rest_s=300, horizon_s=1)
 
 
 def group_of(sizes: dict[str, int] | None = None, name: str = "g", **owned: dict[str, list[int]]) -> Group:
@@ -143,69 +142,6 @@ def test_each_number_of_the_rule_has_its_bounds(name: str, wrong: Any, right: An
     for value in right:
         assert getattr(Acting(**{name: value}), name) == value
     assert Acting() == Acting(0.2, 10.0, 60.0, None, 60.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("gain", "--acting gain: found ''; needed a number."),
-        ("gain=", "--acting gain: found ''; needed a number."),
-        ("hold=a=b", "--acting hold: found 'a=b'; needed a number."),
-        ("rest=1_0", "--acting rest: found '1_0'; needed a number."),
-        ("rest=nan", "--acting rest: found 'nan'; needed a number."),
-        ("moves=\u0663", "--acting moves: found '\u0663'; needed a number."),
-        ("gain=0.3, gain=0.4", "--acting: found gain twice in 'gain=0.3, gain=0.4'; needed each name once."),
-        ("moves=1.5", f"acting.moves: found 1.5; needed {MOVES}."),
-        ("moves=0", f"acting.moves: found 0.0; needed {MOVES}."),
-        ("gain=2", f"acting.gain: found 2.0; needed {SHARE}."),
-        (
-            "hold_s=3",
-            "no --acting is named 'hold_s'; there are gain, hold, rest, moves, horizon. Maybe you meant 'hold'.",
-        ),
-        ("=3", "no --acting is named ''; there are gain, hold, rest, moves, horizon."),
-    ],
-)
-def test_a_text_that_is_no_rule_says_why(text: str, words: str) -> None:
-    with pytest.raises((BadInput, UnknownName)) as refused:
-        Acting.of_text(text)
-    assert str(refused.value) == words
-
-
-def test_texts_that_are_rules() -> None:
-    for text, rule in (
-        (" rest = 60 ,, hold=5", Acting(hold_s=5.0, rest_s=60.0)), ("moves=1", Acting(moves=1)),
-        ("moves=2.0", Acting(moves=2)), ("moves=0.5", Acting(moves=0.5)), ("gain=1e-3", Acting(gain=0.001)),
-    ):  # fmt: skip
-        read = Acting.of_text(text)
-        assert read == rule
-        assert type(read.moves) is type(rule.moves)
-
-
-def looked(before: float, after: float, least: float = 1.0, moves: int = 2, *, seconds: bool = True) -> Outlook:
-    return Outlook(before, after, least, "a", moves, seconds)
-
-
-@pytest.mark.parametrize(
-    ("outlook", "why"),
-    [
-        (looked(0.0, 0.0), "nobody has anything to catch up with"),
-        (looked(100.0, 80.1), "a new plan saves 19% of 100 s, and 20% are needed"),
-        (looked(100.0, 120.0), "a new plan saves 0% of 100 s, and 20% are needed"),
-        (looked(100.0, 100.0, 90.0, 0), "no plan saves more than 10% of 100 s, and 20% are needed"),
-        (looked(100.0, 100.0, 80.5, 0), "no plan saves more than 19% of 100 s, and 20% are needed"),
-        (looked(100.0, 100.0, 80.0, 0), "a new plan saves 0% of 100 s, and 20% are needed"),
-        (looked(100.0, 85.0, 90.0, 1), "a new plan saves 15% of 100 s, and 20% are needed"),
-        (looked(1234.6, 1230.0, seconds=False), "a new plan saves 0% of 1,235 messages, and 20% are needed"),
-        (looked(2345.4, 2345.4), "a new plan saves 0% of 2,345 s, and 20% are needed"),
-        (looked(9.96, 9.9), "a new plan saves 0% of 10.0 s, and 20% are needed"),
-        (looked(10.4, 10.3), "a new plan saves 0% of 10 s, and 20% are needed"),
-        (looked(9.0, 8.9), "a new plan saves 1% of 9 s, and 20% are needed"),
-        (looked(0.25, 0.21), "every member catches up within 1 s"),
-    ],
-)
-def test_what_is_too_little_is_told_with_what_is_needed(outlook: Outlook, why: str) -> None:
-    decision = decide(SLOW, 1000.0, 0.0, 900.0, outlook)
-    assert (decision.act, decision.why, decision.since_s) == (False, why, None)
 
 
 def test_acting_frees_counts_unless_max_skew_is_given_and_learns_speeds_unless_a_capacity_is() -> None:

@@ -6,11 +6,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import apportion
 from apportion.acting.forecast import Load, forecast, loaded
-from apportion.acting.rule import Acting, Outlook, acts_at_most, decide
+from apportion.acting.rule import Acting
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 
@@ -50,41 +49,3 @@ def test_a_forecast_leaves_alone_what_nobody_owns_and_counts_the_work_that_is_le
     huge = loaded(read_group({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}}),
                   Load(np.array([2.0**60, 0.5]), np.ones(1), np.ones(1, dtype=np.int64), in_seconds=True))  # fmt: skip
     assert huge.lag.tolist() == [2**53, 0]
-
-
-NEEDS = "a needs 60 s to catch up, after 2 moves the heaviest would need"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "since", "generation", "act", "why"),
-    [
-        (60.0, 30.0, 80.0, 0.0, True, f"{NEEDS} 30 s: 50% less"),
-        (60.0, 30.0, 81.0, 0.0, False, f"{NEEDS} 30 s: 50% less, but only for 19 s of 20 s"),
-        (60.0, 30.0, None, 0.0, False, f"{NEEDS} 30 s: 50% less, but only for 0 s of 20 s"),
-        (60.0, 48.0, 80.0, 40.0, True, f"{NEEDS} 48 s: 20% less"),
-        (60.0, 48.0, 80.0, 40.5, False,
-         f"{NEEDS} 48 s: 20% less, but the last rebalance was 60 s ago, and the group rests for 60 s"),
-        (60.0, 48.1, 80.0, 0.0, False, "a new plan saves 19% of 60 s, and 20% are needed"),
-        (60.0, 48.5, 80.0, 0.0, False, "a new plan saves 19% of 60 s, and 20% are needed"),
-        (0.0, 0.0, 80.0, 0.0, False, "nobody has anything to catch up with"),
-        (2.5, 1.25, 80.0, 0.0, True, f"{NEEDS[:8]}2.5 s{NEEDS[12:]} 1.2 s: 50% less"),
-    ],
-)  # fmt: skip
-def test_a_decision_says_its_reason(
-    before: float, after: float, since: float | None, generation: float, act: bool, why: str
-) -> None:
-    decision = decide(
-        Acting(hold_s=20, rest_s=60, horizon_s=1), 100.0, generation, since, Outlook(before, after, 1.0, "a", 2)
-    )
-    assert (decision.act, decision.why) == (act, why)
-
-
-def test_acts_that_may_follow_are_bounded() -> None:
-    cases = [
-        (100.0, 50.0, 0.2, 3),
-        (100.0, 100.0, 0.2, 0),
-        (0.0, 1.0, 0.2, 0),
-        (5.0, 0.0, 0.2, 0),
-        (100.0, 80.0, 0.2, 1),
-    ]
-    assert [acts_at_most(*case[:3]) for case in cases] == [case[3] for case in cases]

@@ -6,24 +6,16 @@ import io
 import logging
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from apportion import cli
-from apportion.cli import completion, output, parser, source
+from apportion.cli import output
 from apportion.errors import BadInput, Unavailable
 from apportion.serve import server
 
 from .conftest import Runner
-
-
-@pytest.mark.parametrize("shell", completion.SCRIPTS)
-def test_a_shells_script_is_printed_whole(run: Runner, shell: str) -> None:
-    done = run("completion", shell)
-    assert (done.code, done.out, done.err) == (0, completion.SCRIPTS[shell], "")
-
 
 FAULTS = {
     "bad input": BadInput("a.b", "5", "a text"), "unavailable": Unavailable("the file is away."),
@@ -105,15 +97,6 @@ def test_a_result_is_utf8_whatever_the_locale_says_and_nothing_is_cut(monkeypatc
     output.tell("on a full disk")
 
 
-def test_a_setting_that_is_given_twice_and_words_of_argparse_are_said() -> None:
-    args = SimpleNamespace(settings=[("a", "1"), ("b", "2")])
-    assert parser.settings_of(args) == {"a": "1", "b": "2"}
-    args.settings.append(("a", "1"))
-    with pytest.raises(parser.Usage) as twice:
-        parser.settings_of(args)
-    assert str(twice.value) == "--set a is given twice. See 'apportion assignors --help'."
-
-
 # -- what runs for long
 
 
@@ -162,21 +145,6 @@ def test_a_group_that_cannot_be_planned_is_told_with_the_path_that_was_given(
         assert (done.code, done.out, done.err) == (2, "", f"apportion: {name}: {told}")
     done = run(*command.split(), stdin=text)
     assert (done.code, done.err) == (2, f"apportion: standard input: {told}")
-
-
-def test_the_clients_own_log_is_silent_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    logger = logging.getLogger("kafka")
-    handlers, propagate = list(logger.handlers), logger.propagate
-    given = SimpleNamespace(bootstrap_server="b:1", command_config=None, context=None)
-    try:
-        for debug, silent in (("1", False), ("", True)):
-            monkeypatch.setenv("APPORTION_DEBUG", debug)
-            logger.handlers, logger.propagate = [], True
-            assert source.connection(given).bootstrap == "b:1"  # type: ignore[arg-type]
-            assert logger.propagate is not silent
-            assert [type(one) for one in logger.handlers] == [logging.NullHandler] * silent
-    finally:
-        logger.handlers, logger.propagate = handlers, propagate
 
 
 def test_a_plan_is_known_by_its_form_and_other_texts_are_read_as_groups(run: Runner, folder: Path) -> None:

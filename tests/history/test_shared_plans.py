@@ -15,7 +15,7 @@ from apportion.arrays import Ints
 from apportion.assignors import find as own
 from apportion.assignors import known
 from apportion.errors import BadInput
-from apportion.history import scenarios, shared_plans
+from apportion.history import scenarios
 from apportion.history.records import CLASSIC, Generation, GenerationMember
 from apportion.history.scenarios import ScenarioResult, outcomes, what_if
 from apportion.history.shared_plans import LikeGroups, SharedPlans, lay_on
@@ -255,12 +255,3 @@ def test_a_group_whose_names_a_strategy_cannot_take_keeps_the_sentence_in_its_ow
             assert any("too long" in str(error) for error in refused) == (each is not plain)
         assert len(plans._kept) == 1, "they are of one structure"
     scenarios._strategy.cache_clear()
-
-
-def test_plans_that_were_not_asked_for_longest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_plans, "KEPT_PARTITIONS", 60)
-    plans = SharedPlans(["range"])
-    for seed in range(40):
-        asked = question(seed)
-        assert answers(plans, *asked) == what_if(*asked, ["range"])
-    assert 0 < plans._partitions <= 60

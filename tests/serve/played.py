@@ -46,6 +46,7 @@ class Played:
         self, patch: pytest.MonkeyPatch, settings: ServerSettings, access: Access | None = None, local: bool = True
     ) -> None:
         self.now, self.text, self.cluster = START, "", object()
+        self._usual: dict[str, str] = {}
         self.found: Mapping[Place, Tail] | ApportionError = {}
         self._round: Round | ApportionError = Round()
         patch.setattr(time, "time", lambda: self.now)
@@ -101,7 +102,7 @@ class Played:
         self.say(f"== round {self.collector.snapshot.number}, {self.now - START:g} s after the start, failed")
 
     def get(self, path: str, method: str = "GET", **headers: str) -> None:
-        """One answer: its status, its headers and what it says."""
+        """One answer: its status, what its headers have that those of the first answer do not, and what it says."""
         asked = {"host": "localhost:9308", **{name.replace("_", "-"): value for name, value in headers.items()}}
         status, back, body = asyncio.run(request(self.server.app, path, method, asked))
         shown = " ".join(f"{name}={value}" for name, value in headers.items())
@@ -110,9 +111,15 @@ class Played:
         packed = ("content-encoding", "gzip") in back
         if packed:
             self.say(f"gzip of the time {int.from_bytes(body[4:8], 'little')}, as quick as {body[8]}")
-        for name, value in back:
-            shown = "that of the body" if name == "content-length" and int(value) == len(body) else value
-            self.say(f"{name}: {re.sub('sha256-[^ ;]+', 'sha256-...', shown)}")
+        headers_now = {
+            name: "that of the body" if name == "content-length" and int(value) == len(body) else value
+            for name, value in back
+        }
+        for name, value in headers_now.items():
+            if self._usual.get(name) != value:
+                self.say(f"{name}: {re.sub('sha256-[^ ;]+', 'sha256-...', value)}")
+        self.text += "".join(f"without {name}\n" for name in self._usual if name not in headers_now)
+        self._usual = self._usual or headers_now
         self.text += told(gzip.decompress(body) if packed else body, dict(back).get("content-type", ""))
 
     async def watch(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
 import apportion
 from apportion.errors import BadInput
-from apportion.sizing import bounds
-from apportion.sizing.advice import Facts, choose, idle, sentences
 
 GROUP = {"topics": {"t": [{"partition": 0, "weight": 5, "lag": 7}]}, "members": {"a": {"topics": ["t"]}}}
 ABOVE = "needed a number above 0, at most 2^53"
@@ -79,78 +75,6 @@ def test_the_ends_of_what_may_be_asked_are_answered() -> None:
         BadInput, match=r"^weight: found no partition with a weight; needed topics.T\[i\].weight in the "
     ):
         apportion.size(nothing, capacity=1, by="weight")
-
-
-def test_where_there_are_too_many_sums_a_light_set_is_good_and_said_to_be_no_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(bounds, "SUMS_MAX", 30)
-    draw, exact = Random(8), 0
-    for _ in range(60):
-        weights = [draw.choice((0, *range(3, 60))) for _ in range(draw.randint(8, 14))]
-        need = draw.randint(1, sum(weights))
-        total, places, lightest = bounds.lightest_set(weights, need)
-        assert len({*places}) == len(places)
-        assert total == sum(weights[i] for i in places) >= need
-        assert all(weights[i] for i in places)
-        assert total - min(weights[i] for i in places) < need, "nothing in it is needless"
-        sums = {0}
-        for weight in weights:
-            sums |= {each + weight for each in sums}
-        least = min(each for each in sums if each >= need)
-        assert least <= total <= least + max(weights)
-        assert not lightest or total == least
-        exact += lightest
-    assert 3 < exact < 30
-    assert bounds.lightest_set([3, 2], 0) == bounds.lightest_set([3, 2], -1) == (0, [], True)
-
-
-FACTS = Facts(4, 1, 9, "weight", 100.0, 500.0, [], 100.0, [], 0, 1, ())
-
-
-def test_a_member_is_worth_a_move_of_what_one_member_takes() -> None:
-    """At equal prices less moves; the reason says which side of the choice there is."""
-    raw = {
-        "topics": {"t": [{"partition": p, "weight": weight} for p, weight in enumerate((60, 40, 30, 20))]},
-        "members": {f"m{m}": {"topics": ["t"], "owned": {"t": [m]}, "generation": 1} for m in range(4)},
-    }
-    points = apportion.size(raw, capacity=100).frontier
-    assert [(point.members, point.moved) for point in points] == [(4, 0), (3, 20), (2, 50)]
-    more, fewer = (
-        "more members would save less moved work than they take",
-        "fewer would move more than the work of the ",
-    )
-    assert choose(points, None, 100) == (2, more)
-    assert choose(points, None, 25) == (1, f"{more}, {fewer}members saved")
-    assert choose(points, None, 20) == (0, "a member less would move more than one member's work")
-    assert choose(points[1:], None, 20) == (0, f"{fewer}members saved")
-    assert choose(points[:1], None, 20) == (0, "no other number moves less or needs fewer")
-    assert choose(points, "members", 20) == (2, "the fewest members were preferred")
-    assert choose(points, "moves", 100) == (0, "the least moved work was preferred")
-    assert sentences(FACTS, points, 1, "why", 2) == [
-        "3 members, 1 fewer than now; 1 partition (4.0% of the work) changes hands; the fullest is at 80%: why.",
-        "2 would do and no plan needs fewer; that moves 50.",
-    ]
-    assert sentences(FACTS, points, 2, "why", 1)[1] == "No plan needs fewer than 1; the fewest found are 2."
-    assert sentences(replace(FACTS, least_asked=2), points, 2, "why", 1)[1] == (
-        "No plan needs fewer than 1; 2 were asked for at least."
-    )
-    cannot = "falls behind all the same; more members cannot help, more partitions or a faster member can"
-    named = "t-0 (150), t-1 (150.5), t-2 (151), t-3 (151.5), t-4 (152)"
-    huge = [("t", p, 150.0 + p / 2) for p in range(7)]
-    assert sentences(replace(FACTS, oversize=huge, members_now=3, partitions=2), points, 1, "why", 3)[1:] == [
-        "No plan needs fewer than 3.",
-        f"{named} and 2 more are more than any member takes (100): each has one to itself and {cannot}.",
-        "There are only 2 partitions: members beyond that number stay idle.",
-    ]
-    assert idle(replace(FACTS, by="weight", unknown=[("t", 1)], unknown_count=1)) == [
-        "No traffic was measured, so no number of members is advised. Size again while messages come in.",
-        "The weight of 1 partition is unknown and counts 0: t-1.",
-    ]
-    assert idle(replace(FACTS, by="lag")) == [
-        "Nothing is left to read, so no number of members is advised. Size by weight: what comes in a second.",
-        "Only messages left to read are counted; what comes in meanwhile is not.",
-    ]
 
 
 def test_where_more_members_may_help_it_is_said_how_many_there_must_be() -> None:

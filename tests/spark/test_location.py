@@ -13,14 +13,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from apportion.errors import BadInput, Unavailable
 from apportion.spark import lock, packages, session, settings
-from apportion.spark.location import check_catalog, form_of, locate
+from apportion.spark.location import form_of, locate
 from apportion.spark.shelves import FolderShelf
 
 
@@ -313,115 +312,3 @@ def test_a_lock_that_a_full_disk_cuts_short_leaves_nothing(shelf: FolderShelf, m
             write()
     assert [file.name for file in shelf.folder.iterdir()] == ["000000001"]
     assert shelf.read("000000001") == "whole"
-
-
-KEYS = "and the keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("", "place: found ''; needed a folder, a URI such as s3a://bucket/prefix, or catalog.schema."),
-        (" ", "place: found ' '; needed a folder, a URI such as s3a://bucket/prefix, or catalog.schema."),
-        (
-            "HTTPS://x/y",
-            "HTTPS://x/y: found a web address; needed a folder, a URI that Spark has a driver for (s3a://, ",
-        ),
-        (
-            "http://x",
-            "http://x: found a web address; needed a folder, a URI that Spark has a driver for (s3a://, hdfs://)",
-        ),
-        (
-            "file://other/a/b",
-            "file://other/a/b: found a folder of another machine, other; needed file:///other/a/b, or a",
-        ),
-        ("file:", "file:: found no path; needed file:///PATH, or a path."),
-        (
-            "s3a:/lake/x",
-            "s3a:/lake/x: found one slash behind a scheme; needed s3a://lake/x, or ./s3a:/lake/x for a folder",
-        ),
-        (
-            "hdfs:/a",
-            "hdfs:/a: found one slash behind a scheme; needed hdfs:///a, or ./hdfs:/a for a folder of that name.",
-        ),
-        ("s3a://id:key@lake/x", f"s3a://***@lake/x: found a key in an address; needed s3a://lake/x, {KEYS}."),
-        ("s3a://lake", "s3a://lake: found a bucket alone; needed a prefix in it, such as s3a://lake/apportion."),
-        ("S3://lake/", "S3://lake/: found a bucket alone; needed a prefix in it, such as s3a://lake/apportion."),
-    ],
-)
-def test_a_place_that_is_none_is_refused_in_these_words(given: str, words: str) -> None:
-    with pytest.raises(BadInput) as refused:
-        locate(given)
-    assert str(refused.value).startswith(words)
-
-
-class Session:
-    """What is asked of a session: settings, and the names of its catalogs, unless it cannot list them."""
-
-    def __init__(self, settings: dict[str, str], names: list[str] | None) -> None:
-        self.settings, self.names = settings, names
-        self.conf, self.catalog = SimpleNamespace(get=self._get), SimpleNamespace(listCatalogs=self._list)
-
-    def _get(self, name: str, default: Any) -> Any:
-        assert default is None, "without a default an unknown setting is an error"
-        return self.settings.get(name)
-
-    def _list(self) -> list[Any]:
-        if self.names is None:
-            raise RuntimeError("this catalog lists nothing")
-        return [SimpleNamespace(name=name) for name in self.names]
-
-
-def test_a_catalog_that_the_session_does_not_know_is_refused() -> None:
-    """One that is set or listed passes; so does one of a session that cannot list, which Spark will speak of."""
-    main, plain = locate("main.kafka"), locate("spark_catalog.kafka")
-    nothing: list[str] = []
-    for given, place in (
-        (Session({}, nothing), plain),
-        (Session({"spark.sql.catalog.main": "x.Y"}, nothing), main),
-        (Session({}, ["other", "main"]), main),
-        (Session({}, None), main),
-    ):
-        check_catalog(given, place)  # type: ignore[arg-type]
-    for given in (
-        Session({}, ["spark_catalog", "kafka", "a"]),
-        Session({"spark.sql.catalog.kafka": "x"}, ["spark_catalog", "kafka", "a"]),
-        Session({"spark.sql.catalog.main": "", "spark.sql.catalog.main.kafka": "x"}, ["spark_catalog", "kafka", "a"]),
-    ):
-        with pytest.raises(BadInput) as refused:
-            check_catalog(given, main)  # type: ignore[arg-type]
-        assert str(refused.value) == (
-            "main.kafka: found no catalog named 'main' (there are a, kafka, spark_catalog); "
-            "needed a setting spark.sql.catalog.main in APPORTION_SPARK_CONF; or ./main.kafka for a folder."
-        )
-
-
-def test_a_places_paths_and_forms() -> None:
-    folder, uri, catalog = locate("/a/b"), locate("s3a://lake/x/"), locate("main.kafka")
-    assert (folder.path(), folder.path("gold", "lag"), str(folder)) == ("file:///a/b", "file:///a/b/gold/lag", "/a/b")
-    assert (uri.path("gold"), uri.on_s3, folder.on_s3, catalog.on_s3) == ("s3a://lake/x/gold", True, False, False)
-    assert folder.folder == Path("/a/b")
-    session_catalog = locate("spark_catalog.kafka")
-    assert [form_of(one, None) for one in (folder, uri, catalog, session_catalog)] == ["parquet", "delta", "", "delta"]
-    assert [form_of(folder, "delta"), form_of(uri, "delta"), form_of(catalog, "iceberg")] == [
-        "delta",
-        "delta",
-        "iceberg",
-    ]
-    for asked, words in (
-        (lambda: uri.folder, "s3a://lake/x: found a uri; needed a local folder."),
-        (lambda: catalog.folder, "main.kafka: found a catalog; needed a local folder."),
-        (
-            lambda: catalog.path("x"),
-            "main.kafka: found a catalog's schema, which has no path; needed a folder or a URI.",
-        ),
-        (lambda: form_of(folder, "csv"), "format: found 'csv'; needed parquet or delta."),
-        (lambda: form_of(uri, "csv"), "format: found 'csv'; needed parquet or delta."),
-        (
-            lambda: form_of(uri, "parquet"),
-            "s3a://lake/x: found plain Parquet, which many files make a table of, and nobody ",
-        ),
-    ):
-        with pytest.raises(BadInput) as refused:
-            asked()
-        assert str(refused.value).startswith(words)

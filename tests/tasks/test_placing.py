@@ -107,23 +107,6 @@ def test_counting_who_stays_at_home_is_as_good_as_the_flow(monkeypatch: pytest.M
     assert counted == 60
 
 
-def test_counting_leaves_alone_what_it_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rooms, "LARGE", 0)
-    cost, every = np.array([[1, 3, 3], [3, 1, 3]]), np.ones((2, 3), dtype=np.bool_)
-    threads, load = np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
-    some = every.copy()
-    some[0, 2] = False
-    assert rooms._most_stay(Placing(every, cost, threads, load)) is not None
-    for placing in (
-        Placing(every, np.array([[1, 1, 3], [3, 1, 3]]), threads, load),
-        Placing(every, np.array([[1, 3, 3], [3, 0, 3]]), threads, load),
-        Placing(some, cost, threads, load),
-        Placing(every, cost, threads, np.array([0, 1, 0])),
-        Placing(every, cost, threads, load, np.array([0, 0])),
-    ):
-        assert rooms._most_stay(placing) is None
-
-
 def test_without_a_solver_single_moves_even_out_and_nothing_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rooms, "solver", lambda: None)
     r = Random(13)

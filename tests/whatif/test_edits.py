@@ -11,7 +11,6 @@ import pytest
 
 from apportion import whatif
 from apportion.model import edits
-from apportion.model.build import build
 from apportion.model.facts import Fact
 from apportion.model.group import Group, NonexistentClaims
 from apportion.model.group_json import group_to_dict, read_group
@@ -70,44 +69,6 @@ def test_a_change_on_arrays_is_the_change_in_group_json(by_arrays: str, monkeypa
         assert plain(after) == plain(change(group, step)), f"{step} of {group!r}"
     assert ways[True] > len(asked) // 3, "most groups are changed on their arrays"
     assert ways[False], "and some are refused"
-
-
-def test_groups_as_a_build_makes_them_are_changed_on_their_arrays() -> None:
-    """With static members, racks, offsets, weights, topic ids."""
-    entries = [{"partition": p, "racks": ["x", "y"][p % 2 :], "begin": 1, "end": 9, "weight": 2.5} for p in range(3)]
-    group = build(
-        {
-            "group": "g",
-            "topics": {"a": entries, "b": 2},
-            "topic_ids": {"b": "B" * 22, "a": "A" * 22},
-            "members": {
-                "m": {"topics": ["a"], "instance_id": "z", "rack": "x", "owned": {"a": [0, 2]}, "generation": 3},
-                "k": {"topics": ["a", "b"], "rack": "y", "host": "/1", "owned": {"a": [1]}, "generation": 3},
-            },
-        }
-    )
-    joined = edits.with_changed_members(group, (), {"join-1": {"topics": ["b", "a"]}})
-    assert joined is not None
-    assert joined.members == ("m", "join-1", "k"), "static members come first, then the others by id"
-    assert [joined.subscriptions[k].tolist() for k in joined.subscription_of] == [[0], [0, 1], [0, 1]]
-    left = edits.with_changed_members(group, [1], {})
-    assert left is not None
-    assert left.members == ("m",)
-    grown = edits.with_partitions(group, 0, np.arange(3, 5))
-    assert grown is not None
-    assert grown.number.tolist() == [0, 1, 2, 3, 4, 0, 1]
-    assert grown.offsets is not None
-    assert grown.offsets.end.tolist() == [9, 9, 9, 0, 0, -1, -1]
-
-
-def test_a_rack_that_nobody_else_names_goes_with_its_member() -> None:
-    """Such a change is left to group.json, which numbers the racks anew."""
-    members = {"a": {"topics": ["t"], "rack": "r"}, "b": {"topics": ["t"], "rack": "s"}}
-    group = build({"topics": {"t": [{"partition": 0, "racks": ["r"]}]}, "members": members})
-    assert edits.with_changed_members(group, [1], {}) is None
-    racks = whatif.leave(group, "b").racks
-    assert racks is not None
-    assert racks.names == ("r",)
 
 
 def test_members_that_restart_are_changed_on_arrays_as_in_group_json(monkeypatch: pytest.MonkeyPatch) -> None:
