@@ -15,8 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from apportion.clients.runtime.stores import State
-from apportion.clients.tasks import TaskRunner
+from apportion.clients.tasks import State, TaskRunner
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.testing.broker import Broker

@@ -126,9 +126,9 @@ def attributes(target: ast.expr) -> Iterator[ast.Attribute]:
 
 OBJECTS_OF_OURS = {
     "assignor", "method",  # functions
-    "member.may_join", "bridge.warm_up", "self.feed.on_nudge", "self.bridge.memory_now",
+    "member.may_join", "bridge.warm_up", "self.feed.on_nudge", "self._bridge.memory_now",
     "self._numbers.default_factory",
-    "folder._users", "state.error", "state.sent", "state.expected", "self._running[task].given",
+    "folder._users", "state.error", "state.sent", "state.expected", "self.running[task].given",
 }  # fmt: skip
 
 

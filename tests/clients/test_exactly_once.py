@@ -32,6 +32,11 @@ from .test_tasks_live import QUICK
 pytestmark = pytest.mark.broker
 
 
+def delivery_of(runner: TaskRunner) -> Any:
+    """Its end of the commit protocol, to break it."""
+    return runner._delivery
+
+
 class WordCounts:
     """An application that counts words and sends each new count to a topic; runners of it in one thread."""
 
@@ -173,7 +178,7 @@ def test_a_transaction_that_fails_at_any_step_is_undone_and_all_is_done_again(
     a = words.start("a")
     words.until("both run", lambda: len(a.active) == 2)
     words.write(30)
-    delivery, wait, waits = a._delivery, a._delivery._wait, itertools.count()  # type: ignore[attr-defined]
+    delivery, wait, waits = delivery_of(a), delivery_of(a)._wait, itertools.count()
 
     def fails(result: Any) -> None:
         number = next(waits)
@@ -221,7 +226,7 @@ def test_a_member_of_an_older_generation_cannot_commit(
     heartbeat._disable_heartbeat()  # frozen: the group goes on without it
     b = words.start("b")
     words.until("b runs both and has counted all", lambda: len(b.active) == 2 and words.whole())
-    monkeypatch.setattr(a, "_in_generation", lambda: True)
+    monkeypatch.setattr(a._watch, "hears_the_group", lambda _: True)
     a.commit()
     assert "metadata mismatch" in caplog.text
     assert a.active == []
@@ -237,7 +242,7 @@ def test_offsets_of_a_refused_transaction_do_not_go_into_the_next(words: WordCou
     words.until("both run", lambda: len(a.active) == 2)
     words.write(14)
     words.until("all is counted", words.whole)
-    delivery, member = a._delivery, a._consumer.group_metadata()
+    delivery, member = delivery_of(a), a._consumer.group_metadata()
     old = ConsumerGroupMetadata(member.group_id, member.generation_id - 1, member.member_id, None)
     of_others = {TopicPartition(words.words, 0): OffsetAndMetadata(3, "", -1)}
     delivery.begin()
@@ -476,7 +481,7 @@ def test_a_record_that_cannot_be_processed_is_parked_with_its_origin_and_the_oth
 
     given = work()
     if guarantee == "exactly_once":
-        a._start_over("for the test")
+        delivery_of(a)._undo(a._ledger, "for the test")
         given = work()
     with pytest.raises(Unavailable, match="1 records were parked within a minute, and this one, offset 2 of "):
         a.park(given[2], topic=parking, why="no number")
@@ -514,7 +519,7 @@ def test_a_producer_that_another_one_of_its_id_replaced_begins_anew(
     words.until("all is counted", words.whole)
     twin = KafkaProducer(
         bootstrap_servers=words.broker.bootstrap,
-        transactional_id=a._delivery._settings["transactional_id"],  # type: ignore[attr-defined]
+        transactional_id=delivery_of(a)._settings["transactional_id"],
     )
     twin.init_transactions()
     twin.close()
@@ -603,13 +608,13 @@ def test_a_transaction_that_takes_longer_than_its_time_out_is_undone_and_done_ag
         a = words.start("a", transaction_timeout_s=1.0)
         words.until("both run", lambda: len(a.active) == 2)
         words.write(30)
-        finish, naps = a._delivery.finish, iter([2.5])
+        finish, naps = delivery_of(a).finish, iter([2.5])
 
         def late(*args: Any) -> bool:
             time.sleep(next(naps, 0.0))
             return finish(*args)
 
-        monkeypatch.setattr(a._delivery, "finish", late)
+        monkeypatch.setattr(delivery_of(a), "finish", late)
         words.until("all is counted", words.whole)
         assert "what was done since the last commit is undone, and done again: " in caplog.text
         assert words.sent() == words.expected()
@@ -624,20 +629,20 @@ def test_the_coordinators_of_the_group_and_of_the_transaction_move_in_the_middle
     with words.stack:
         for number in itertools.count():
             a = words.start(str(number), consumer={**QUICK, "session_timeout_ms": 10_000})
-            mine = a._delivery._settings["transactional_id"]  # type: ignore[attr-defined]
+            mine = delivery_of(a)._settings["transactional_id"]
             if partition_of_commits(mine, 6) in led_by_second(two_brokers, "__transaction_state"):
                 break
             words.stop(str(number))
         words.until("both run", lambda: len(a.active) == 2)
         words.write(30)
         words.until("30 are counted", words.whole)
-        finish, dying = a._delivery.finish, iter([two_brokers.brokers[1].kill])
+        finish, dying = delivery_of(a).finish, iter([two_brokers.brokers[1].kill])
 
         def killed(*args: Any) -> bool:
             next(dying, lambda: None)()
             return finish(*args)
 
-        monkeypatch.setattr(a._delivery, "finish", killed)
+        monkeypatch.setattr(delivery_of(a), "finish", killed)
         words.write(30)
         words.until("60 are counted by the broker that is left", words.whole)
         assert words.sent() == words.expected()
@@ -664,13 +669,13 @@ def test_tasks_whose_changelog_has_no_leader_wait_by_themselves_and_the_others_g
         words.write(28)
         words.until("all is counted", words.whole)
         before = words.stored()
-        begin, dying = a._delivery.begin, iter([two_brokers.brokers[1].kill])
+        begin, dying = delivery_of(a).begin, iter([two_brokers.brokers[1].kill])
 
         def killed() -> None:
             begin()
             next(dying, lambda: None)()
 
-        a._delivery.begin = killed  # type: ignore[method-assign]
+        delivery_of(a).begin = killed
         words.write(28)
         well = {word: number for word, number in words.written.items() if int(word[5:]) % 2 not in ill}
         words.until("the others go on", lambda: words.stored() == well)

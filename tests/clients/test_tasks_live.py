@@ -482,11 +482,11 @@ def test_a_running_task_whose_changelog_somebody_else_wrote_to_is_restored_and_g
     late.send(one.changelog, b"stale", key=b"0", partition=0, headers=[(EPOCH, b"1")]).get(60)
     late.close()
     before = len([event for event in one.heard if event == ("a", "active", "0_0")])
-    epoch = a._running[Task(0, 0)].epoch
+    epoch = a._ledger.running[Task(0, 0)].epoch
     one.write(5)
     one.until("all five are stored", lambda: one.stored().keys() == set("01234") and one.stored()["0"] != "stale")
     assert len([event for event in one.heard if event == ("a", "active", "0_0")]) == before + 1
-    assert a._running[Task(0, 0)].epoch > epoch
+    assert a._ledger.running[Task(0, 0)].epoch > epoch
 
 
 def test_what_a_replaced_writer_wrote_over_is_written_once_more(app: Callable[..., App]) -> None:

@@ -8,14 +8,12 @@ it into one transaction of the client's producer, offsets too (KIP-447), and wri
 from __future__ import annotations
 
 import logging
-import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, Final
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -33,231 +31,51 @@ from kafka.errors import (
 )
 
 from apportion.clients.group.error_sentences import sentence
-from apportion.clients.runtime.stores import State, Store
+from apportion.clients.runtime.ledger import DEADLINE_S, Delivery, Ledger, Written, close_producer
+from apportion.clients.runtime.sending import RunningTask
 from apportion.errors import Unavailable
 from apportion.tasks.topology import Task
 
 log = logging.getLogger("apportion.clients")
 
-DEADLINE_S: Final = 5.0
-"""How long a commit waits for the brokers' answers to all that it sent."""
 OFFSETS_S: Final = 10.0
-CLOSE_S: Final = 5.0
 BLOCK_MS: Final = 5000
 """How long the producer may look for a topic, or for the coordinator of its transactions."""
 REPLACED: Final = (CommitFailedError, IllegalGenerationError, RebalanceInProgressError, UnknownMemberIdError)
 """Answers to a commit that came too late: somebody else has the task, and reads on from the last commit."""
-Headers = list[tuple[str, bytes]]
-
-
-class Output(NamedTuple):
-    """A record for another topic; partition None: the producer's partitioner chooses."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    partition: int | None
-    headers: Headers
-
-    @property
-    def size(self) -> int:
-        """Bytes of key and value."""
-        return len(self.key or b"") + len(self.value or b"")
-
-
-class Unanswered:
-    """Records that were handed to the producer, and what came of them.
-
-    error
-        Why the last of them were not written; None where nothing failed.
-    failed_at
-        When the first of them failed (``time.monotonic``): one refusal ends a transaction, and so fails others later.
-    """
-
-    def __init__(self) -> None:
-        self.answers: list[Any] = []
-        self.error: BaseException | None = None
-        self.failed_at = math.inf
-
-    @property
-    def waits(self) -> bool:
-        """Whether the brokers owe an answer."""
-        return bool(self.answers)
-
-    def answered(self, until: float) -> bool:
-        """Whether all answers are there, waiting for them until then (``time.monotonic``)."""
-        for answer in self.answers:
-            answer._produce_future.wait(max(0.0, until - time.monotonic()))
-        return all(answer.is_done for answer in self.answers)
-
-    def _hand_over(self, delivery: Delivery, records: Iterable[Output]) -> None:
-        self.error, self.failed_at = None, math.inf
-        try:
-            for record in records:
-                answer = delivery.send(record)
-                answer.add_errback(self._note_failure)
-                self.answers.append(answer)
-        except KafkaError as error:
-            self.error = error
-            self._note_failure(error)
-
-    def _note_failure(self, error: BaseException) -> None:
-        self.failed_at = min(self.failed_at, time.monotonic())
-
-    def _take(self) -> tuple[list[int], bool]:
-        """Offsets of what was written, and whether it is not known of some record whether it was."""
-        answers, self.answers = self.answers, []
-        failed = next((answer.exception for answer in answers if answer.failed()), None)
-        self.error = self.error or failed
-        return [answer.value.offset for answer in answers if answer.succeeded()], failed is not None
-
-
-class Outbox(Unanswered):
-    """Records for other topics, of whichever task."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[Output] = []
-        self.size = 0
-        self._sent: list[Output] = []
-
-    def put(self, record: Output) -> None:
-        """Keep a record for the next commit."""
-        self.records.append(record)
-        self.size += record.size
-
-    def send(self, delivery: Delivery) -> bool:
-        """All of them, where nothing is on its way yet; whether there were any."""
-        if self.waits or not self.records:
-            return False
-        self._sent, self.records, self.size = self.records, [], 0
-        self._hand_over(delivery, self._sent)
-        return True
-
-    def take_answers(self) -> None:
-        """Where some were not written, all are sent again."""
-        self._take()
-        if self.error is not None:
-            self.records = self._sent + self.records
-        self._sent = []
-
-    def clear(self) -> None:
-        """Forget everything: it belongs to work that will be done again."""
-        self.__init__()  # type: ignore[misc]
-
-
-class RunningTask(State, Unanswered):
-    """The state of a task that runs, and how far its commits are.
-
-    given
-        (topic, partition) to the offset behind the last record that ``poll`` gave, where no commit has taken it yet.
-    expected
-        Where the next record that this task sends to its changelog must come to stand; None where that is unknown,
-        after an answer that did not come.
-    epoch
-        What it writes with: the highest in its changelog plus the group's generation in which it began to run. A later
-        owner's is higher, whether or not an earlier one wrote anything, and also after the group was deleted.
-    """
-
-    def __init__(self, task: Task, store: Store, changelog: str | None, epoch: int) -> None:
-        State.__init__(self, store)
-        Unanswered.__init__(self)
-        self.task, self.epoch = task, epoch
-        self.log = None if changelog is None else TopicPartition(changelog, task.partition)
-        self.given: dict[Any, int] = {}
-        self.expected: int | None = store.position
-
-    def send(self, delivery: Delivery, headers: Headers) -> None:
-        """All changes to the changelog; what it refuses at once stands in ``error``."""
-        assert self.log is not None  # noqa: S101 - the caller looked
-        self.sent, self.changes, self.size = self.changes, {}, 0
-        topic, partition = self.log
-        self._hand_over(delivery, (Output(topic, key, value, partition, headers) for key, value in self.sent.items()))
-
-    def take_answers(self) -> list[int] | None:
-        """Offsets of all that was sent; None where some of it failed: it is to be sent again, and ``error`` tells why.
-
-        What did come to stand before a failure is this task's own, and known to be when it sends again.
-        """
-        offsets, unknown = self._take()
-        if self.error is None:
-            return offsets
-        self.changes, self.sent = {**self.sent, **self.changes}, {}
-        if unknown:
-            self.expected = None
-        elif offsets and offsets == list(range(offsets[0], offsets[0] + len(offsets))) and offsets[0] == self.expected:
-            self.expected = offsets[-1] + 1
-        return None
-
-
-class Delivery(ABC):
-    """One end of the commit protocol, on a producer of its own.
-
-    exact
-        Whether a commit is all or nothing: where a part of it fails, everything since the last is done again.
-    behind
-        Offsets that a commit takes up behind its records in each of their partitions.
-    """
-
-    exact: ClassVar[bool]
-    behind: ClassVar[int]
-    _producer: Any
-
-    @abstractmethod
-    def begin(self) -> None:
-        """Before the first record of a commit."""
-
-    @abstractmethod
-    def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
-        """Make a commit lasting: all that was sent stands in the logs. False where it came too late, and is undone."""
-
-    @abstractmethod
-    def abort(self, why: object) -> None:
-        """Undo what was sent since ``begin``, as far as that can be; ``why``: what made it fail."""
-
-    def close(self) -> None:
-        """Let go of the producer; what was not answered by then is given up, and read again by the next owner."""
-        if self._producer is not None:
-            close_producer(self._producer)
-
-    def send(self, record: Output) -> Any:
-        """Hand a record to the client; its answer comes later."""
-        topic, key, value, partition, headers = record
-        return self._producer.send(topic, key=key, value=value, partition=partition, headers=headers)
-
-    def learn(self, pairs: Iterable[Any], until: float) -> set[Any]:
-        """Those that exist, looking again for others: by itself the client would refuse a grown log's for minutes."""
-        exist, missing = set[Any](), set(pairs)
-        while missing:
-            cluster = self._producer._metadata
-            known = {pair for pair in missing if pair.partition in (cluster.partitions_for_topic(pair.topic) or ())}
-            exist, missing = exist | known, missing - known
-            if missing and time.monotonic() > until:
-                break
-            for pair in missing:
-                self._producer._sender.add_topic(pair.topic)
-                cluster.request_update()
-                time.sleep(0.05)
-        return exist
 
 
 class AtLeastOnce(Delivery):
     """State first, then offsets: a crash in between reads the same records again."""
 
-    exact = False
+    isolation_level = "read_uncommitted"
     behind = 0
+    meanwhile = ", the others go on"
 
     def __init__(self, connection: Mapping[str, Any]) -> None:
         self._producer = KafkaProducer(**connection, acks="all", linger_ms=5, max_block_ms=BLOCK_MS)
 
-    def begin(self) -> None:
-        """Nothing: records count as soon as they stand in a log."""
+    def commit(self, ledger: Ledger, member: Any) -> None:
+        """Each task by itself: one whose changelog does not answer waits, and the others go on."""
+        until = time.monotonic() + DEADLINE_S
+        fresh = ledger.send(until)
+        written = ledger.answers(fresh, until)
+        for state, offsets in written:
+            if offsets is None:
+                log.warning("what task %s changed is not written: %s; it is tried again", state.task, state.error)
+        ledger.keep(written)
+        states, offsets_of = ledger.lasting()
+        if self.finish(ledger.consumer, member, offsets_of):
+            ledger.settle(states)
+        for sent in fresh:
+            if sent.error is not None:
+                raise sent.error
 
-    def abort(self, why: object) -> None:
-        """Nothing: what stands in a log stays."""
+    def lose(self, ledger: Ledger, lost: Collection[Task]) -> None:
+        """Nothing: their outputs are sent all the same, twice in all."""
 
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
-        """Commit the offsets.
+        """Commit the offsets; False where it came too late, and is undone.
 
         Raises
             KafkaError where the brokers do not take them in time.
@@ -288,8 +106,9 @@ class ExactlyOnce(Delivery):
         Unavailable where the user has no right to the transactional id; KafkaError where the brokers do not answer.
     """
 
-    exact = True
+    isolation_level = "read_committed"
     behind = 1  # the record that ends a transaction
+    meanwhile = ""
 
     def __init__(
         self, connection: Mapping[str, Any], transactional_id: str, timeout_s: float, another_id: Callable[[], str]
@@ -310,6 +129,49 @@ class ExactlyOnce(Delivery):
             self._open()
         except TransactionalIdAuthorizationFailedError as error:
             raise Unavailable(sentence(error, transactional_id)) from None
+
+    def commit(self, ledger: Ledger, member: Any) -> None:
+        """All tasks in one transaction, or none."""
+        if not ledger.outbox.records and not any(state.changes or state.given for state in ledger.running.values()):
+            return
+        try:
+            written = self._transaction(ledger, member, time.monotonic() + DEADLINE_S)
+        except BaseException as error:
+            self._undo(ledger, error)
+            if isinstance(error, KafkaError) and may_pass(error):
+                return
+            raise
+        for state, _ in written:
+            ledger.held.pop(state.task, None)
+        ledger.keep(written)
+
+    def lose(self, ledger: Ledger, lost: Collection[Task]) -> None:
+        """Outputs may be of these tasks, so all that is not committed is undone."""
+        if ledger.outbox.records and any(ledger.running[task].given for task in lost):
+            self._undo(ledger, f"tasks {', '.join(map(str, sorted(lost)))} are another member's now")
+
+    def _transaction(self, ledger: Ledger, member: Any, until: float) -> Written:
+        """Begun, filled and committed; raises where any part of it fails."""
+        self.begin()
+        fresh = ledger.send(until)
+        written = ledger.answers(fresh, until)
+        refused = min(fresh, key=lambda sent: sent.failed_at, default=None)
+        if refused is not None and refused.error is not None:
+            if isinstance(refused, RunningTask) and not is_fenced(refused.error):
+                ledger.hold(refused)
+            raise refused.error
+        if any(sent.waits for sent in fresh):
+            raise KafkaTimeoutError(f"no answer within {DEADLINE_S:g} s to all that was to be written")
+        states, offsets = ledger.lasting()
+        self.finish(ledger.consumer, member, offsets or ledger.anchor())
+        ledger.settle(states)
+        return written
+
+    def _undo(self, ledger: Ledger, why: object) -> None:
+        """Whether a transaction without an answer was committed decides nothing here: what is read says so."""
+        log.warning("what was done since the last commit is undone, and done again: %s", why)
+        self.abort(why)
+        ledger.start_over()
 
     def begin(self) -> None:
         """Begin a transaction, with a new producer where the last one came to an end."""
@@ -389,13 +251,3 @@ def may_pass(error: BaseException) -> bool:
         return False
     transient = (*REPLACED, ProducerFencedError, InvalidTxnStateError, InvalidProducerEpochError, RetriableError)
     return isinstance(error, transient) or not isinstance(error, BrokerResponseError)
-
-
-def close_producer(producer: Any, patience_s: float = CLOSE_S) -> None:
-    """Close within a short time, whatever is still on its way."""
-    with suppress(KafkaTimeoutError):
-        producer.flush(patience_s)
-    producer._sender.force_close()
-    producer._sender.join(1)
-    with suppress(KafkaTimeoutError):
-        producer.close(timeout=1)

@@ -169,6 +169,23 @@ class SqliteStore:
         yield from self._db.execute("SELECT key, value FROM state ORDER BY key")
 
 
+class NoStore:
+    """The store of a task without state."""
+
+    position = epoch = 0
+    origin = StoreOrigin()
+
+    def get(self, key: bytes) -> bytes | None:
+        """Nothing."""
+        return None
+
+    def apply(self, changes: Changes, position: int, epoch: int, origin: StoreOrigin | None = None) -> None:
+        """Nothing: a task without a changelog may change nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
+
+
 class State:
     """What a task's code sees of its store: reads its own writes, which reach the store when the runtime commits.
 
