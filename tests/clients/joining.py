@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
-from apportion.clients.group.member_bridge import MemberBridge
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.subscription import Subscription, write_subscription
 
@@ -20,7 +20,7 @@ class JoiningMember(NamedTuple):
 
 
 def assign(
-    leader: MemberBridge, members: Sequence[JoiningMember], cluster: Any, group: str = "", generation: int | None = None
+    leader: Bridge, members: Sequence[JoiningMember], cluster: Any, group: str = "", generation: int | None = None
 ) -> dict[str, Assignment]:
     """Every member's share."""
     joined = JoinedGroup(

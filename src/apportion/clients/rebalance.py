@@ -214,28 +214,16 @@ def _changed(before: LeadersView, now: LeadersView, before_label: tuple[str, ...
     """Members of both times whose topics differ; the labels (M,) of both times are at hand."""
     if before.subscriptions is now.subscriptions is None and before.topics == now.topics:
         return []
-    (old_lists, old_of), (new_lists, new_of) = before.wishes(), now.wishes()
-    if old_lists is new_lists and before.topics == now.topics and before_label == label:
-        return [label[m] for m in (old_of != new_of).nonzero()[0].tolist()]
-    number: dict[bytes, int] = {}
-    index = None if before.topics == now.topics else {topic: t for t, topic in enumerate(now.topics)}
-    # Subscriptions of then in the numbers of now; a topic that is gone has the number of its name, beyond all others.
-    old = [number.setdefault(_renumbered(topics, before.topics, index).tobytes(), len(number)) for topics in old_lists]
-    new = [number.setdefault(topics.tobytes(), len(number)) for topics in new_lists]
-    if old == new == [0]:
-        return []
-    had = np.array(old, dtype=np.int64)[old_of]
-    has = np.array(new, dtype=np.int64)[new_of]
-    if before_label == label:
-        return [label[m] for m in (had != has).nonzero()[0].tolist()]
-    past = dict(zip(before_label, had.tolist(), strict=True))
-    return [name for name, k in zip(label, has.tolist(), strict=True) if past.get(name, k) != k]
+    number: dict[frozenset[str], int] = {}
 
+    def wish_of(seen: LeadersView) -> list[int]:
+        """(M,) a number for each member's set of topics, the same in both times."""
+        lists, list_of = seen.wishes()
+        numbers = [number.setdefault(frozenset(seen.topics[t] for t in topics), len(number)) for topics in lists]
+        return [numbers[k] for k in list_of.tolist()]
 
-def _renumbered(topics: Ints, names: Sequence[str], index: Mapping[str, int] | None) -> Ints:
-    if index is None:
-        return topics
-    return np.sort([index.get(names[t], len(index) + t) for t in topics.tolist()]).astype(np.int64)
+    past = dict(zip(before_label, wish_of(before), strict=True))
+    return [name for name, wish in zip(label, wish_of(now), strict=True) if past.get(name, wish) != wish]
 
 
 def _count(subject: str, who: object) -> str:

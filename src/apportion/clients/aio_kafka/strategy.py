@@ -8,11 +8,10 @@ from typing import Any, Final
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from apportion.clients.group.adapter import Adapter, assignor_for
-from apportion.clients.group.bridge import Bridge, bridge_for
+from apportion.clients.group.bridge import bridge_for
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.defaults import DEFAULT_EAGER
-from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import write_subscription
 
 REPLICAS: Final = "replicas"
@@ -21,8 +20,6 @@ REPLICAS: Final = "replicas"
 
 class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
     """One consumer's strategy in aiokafka's own interface."""
-
-    bridge: Bridge
 
     def ask_rejoin(self) -> None:
         """As in ``Adapter``; the client's future belongs to its event loop."""
@@ -49,14 +46,9 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
 
     def on_assignment(self, assignment: Any) -> None:
         """Remember what this member was told."""
-        partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assignment)
         coordinator = self.coordinator
-        generation, group = None, None
-        if coordinator is not None:
-            generation, group = int(coordinator.generation), str(coordinator.group_id)
-            coordinator.pause_again()
-        if self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group):
-            self.ask_rejoin()
+        generation = None if coordinator is None else int(coordinator.generation)
+        self.remember(assignment.assignment, assignment.user_data, generation)
 
     @staticmethod
     def closed(coordinator: Any) -> bool:

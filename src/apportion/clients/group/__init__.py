@@ -1,7 +1,7 @@
 """What the members of a group share, in whatever client.
 
-bridge, joined_group, member_bridge
-    Bytes in, bytes out, the same for all of them; ``member_bridge`` is what it is to an adapter.
+bridge, joined_group
+    Bytes in, bytes out, the same for all of them.
 adapter, topic_metadata, client_versions
     What the clients' packages share: how a consumer gets our classes, and the versions that they were tried with.
 options, member_facts

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Self, TypeVar
 
 from apportion.clients.group.bridge import Bridge
-from apportion.clients.group.member_bridge import MemberBridge
 from apportion.errors import ApportionError
+from apportion.wire.assignment import Assignment
 
 P = ParamSpec("P")
 A = TypeVar("A", bound="Adapter")
@@ -29,10 +29,10 @@ class Forked(ApportionError):
 class Adapter(ABC):
     """One consumer's strategy in a client's interface; its memory is its own."""
 
-    def __init__(self, bridge: MemberBridge) -> None:
+    def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
         self._coordinator: weakref.ref[Any] | None = None
-        if isinstance(bridge, Bridge) and bridge.watch is not None:
+        if bridge.watch is not None:
             bridge.watch.serve(weakref.ref(self))
 
     @property
@@ -60,6 +60,16 @@ class Adapter(ABC):
     def for_consumer(self) -> Self:
         """This strategy, or a copy where a living consumer has it: two consumers must not share one memory."""
         return self if self.ended else type(self)(self.bridge.copy())
+
+    def remember(self, partitions: Iterable[Any], user_data: bytes | None, generation: int | None) -> None:
+        """Take this member's assignment, as the client has read it: topics with partition ids."""
+        coordinator, group = self.coordinator, None
+        if coordinator is not None:
+            group = str(coordinator.group_id)
+            coordinator.pause_again()
+        given = Assignment(tuple((topic, tuple(ids)) for topic, ids in partitions), user_data)
+        if self.bridge.on_assignment(given, generation, group):
+            self.ask_rejoin()
 
     def bind(self, coordinator: Any) -> None:
         """Learn whose strategy this is."""

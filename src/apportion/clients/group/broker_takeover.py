@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from apportion.clients.group.member_bridge import MemberBridge
 from apportion.clients.rebalance import PlannedRebalance
 from apportion.errors import ApportionError, BadInput
 from apportion.strategy.traits import OnForeign, traits_of
 from apportion.wire import plan_text
+
+if TYPE_CHECKING:
+    from apportion.clients.group.bridge import Bridge
 
 log = logging.getLogger("apportion.clients")
 
@@ -49,7 +51,7 @@ class TakeoverWatch:
         The strategies of one consumer; the strictest counts, since which of them the group would use nobody knows.
     """
 
-    def __init__(self, members: Sequence[MemberBridge]) -> None:
+    def __init__(self, members: Sequence[Bridge]) -> None:
         self.members = members
         self.policy: OnForeign = next(
             policy for policy in get_args(OnForeign) if any(m.on_foreign == policy for m in members)

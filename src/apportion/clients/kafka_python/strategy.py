@@ -11,12 +11,10 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 from apportion.clients.group.adapter import Adapter, assignor_for
-from apportion.clients.group.bridge import bridge_for
+from apportion.clients.group.bridge import Bridge, bridge_for
 from apportion.clients.group.joined_group import JoinedGroup
-from apportion.clients.group.member_bridge import MemberBridge
 from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.defaults import DEFAULT_ASSIGNOR
-from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held, held, in_order
 from apportion.wire.subscription import write_subscription
 
@@ -27,7 +25,7 @@ REPLICAS: Final = "replica_nodes"
 class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
     """One consumer's strategy in kafka-python's own interface."""
 
-    def __init__(self, bridge: MemberBridge) -> None:
+    def __init__(self, bridge: Bridge) -> None:
         super().__init__(bridge)
         self._planned_racks: Mapping[str, list[tuple[str, ...]]] = {}
         self._compared: tuple[Any, Any] | None = None
@@ -80,15 +78,8 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
         """Remember what this member was told."""
-        partitions = tuple((topic, tuple(ids)) for topic, ids in assignment.assigned_partitions)
-        coordinator = self.coordinator
-        group = None
-        if coordinator is not None:
-            group = str(coordinator.group_id)
-            coordinator.pause_again()
         self._compared = None
-        if self.bridge.on_assignment(Assignment(partitions, assignment.user_data), generation, group):
-            self.ask_rejoin()
+        self.remember(assignment.assigned_partitions, assignment.user_data, generation)
 
     @staticmethod
     def closed(coordinator: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Final, Self
 import numpy as np
 
 from apportion.assignors.streams import Streams
-from apportion.clients.group.broker_takeover import policy
+from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.options import Options
 from apportion.clients.group.topic_metadata import ClusterMetadata
@@ -58,8 +58,8 @@ class _Member:
     runs: frozenset[Task]
 
 
-class TaskBridge:
-    """One member's side of a task group: what ``Bridge`` is to a group of partitions.
+class TaskBridge(Bridge):
+    """One member's side of a task group: it sends what its tasks are, and plans them whole.
 
     topology, plan_settings
         The application's; the leader's count for the group.
@@ -69,19 +69,20 @@ class TaskBridge:
         What it was told last, and ``rounds`` how often it was told something.
     """
 
-    name: Final = PROTOCOL
-    cooperative = True
-    reads_on = False
-    """A task's state and its offsets stand still together until it is known whose it is."""
-
     def __init__(self, topology: Topology, plan_settings: TaskSettings, rack: str | None = None) -> None:
+        super().__init__(Streams(), Options(rack))
         self.kept_whole = ""
-        self.options, self.on_foreign, self.last = Options(rack), policy(Streams(), None), Holding()
+        self.reads_on = False  # a task's state and its offsets stand still together until it is known whose it is
         self.topology, self.plan_settings = topology, plan_settings
         self.memory_now = TaskMemory()
         self.orders = TaskAssignment()
         self.rounds = 0
         self.last_plan: TaskPlan | None = None
+
+    @property
+    def name(self) -> str:
+        """The group's protocol."""
+        return PROTOCOL
 
     def copy(self) -> Self:
         """The same for another consumer, without the memory of this one."""
