@@ -14,6 +14,7 @@ __version__: Final = "0.1.0"
 if TYPE_CHECKING:
     from apportion.assignors import Assignor, find, known
     from apportion.assignors import BrokerRange as BrokerRange
+    from apportion.assignors import BrokerSticky as BrokerSticky
     from apportion.assignors import BrokerUniform as BrokerUniform
     from apportion.assignors import CooperativeFailover as CooperativeFailover
     from apportion.assignors import CooperativeLagAware as CooperativeLagAware

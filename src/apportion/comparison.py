@@ -149,7 +149,7 @@ def compare(
     group = group_of(group)
     if isinstance(assignors, str) or not isinstance(assignors, Iterable):
         raise BadInput("assignors", repr(assignors), "a list of names or strategies, such as ['range', 'sticky']")
-    every = list(dict.fromkeys([*known(aliases=False), *([running] if running and running in known() else [])]))
+    every = list(dict.fromkeys([*known(unlisted=False), *([running] if running and running in known() else [])]))
     given = [strategy_of(assignor) for assignor in assignors] or [find(name) for name in every]
     strategies = [variant for strategy in given for variant in (strategy, *_with_settings(strategy, settings))]
     _check_settings(given, settings)
@@ -314,7 +314,7 @@ def every_plan(group: Group) -> list[Plan]:
     if not group.M:
         return planned
     small = group.P <= ALL_STRATEGIES_MAX_PARTITIONS
-    for name in [name for name, strategy in known(aliases=False).items() if small or traits_of(strategy).quick]:
+    for name in [name for name, strategy in known(unlisted=False).items() if small or traits_of(strategy).quick]:
         try:
             planned.append(plan(group, name))
         except ApportionError:

@@ -189,12 +189,6 @@ def walk(
         verb, _, argument = step.strip().partition(" ")
         if verb not in (*whatif.VERBS, *_VERBS):
             raise UnknownName("step", verb, (*whatif.VERBS, *_VERBS))
-        if verb == "leave" and by_host and argument.strip() in group.hosts:
-            gone = tuple(m for m, host in zip(group.members, group.hosts, strict=True) if host == argument.strip())
-            for stage in follow(group, [MembershipChange(step, leave=gone)], strategy, protocol, times):
-                yield stage
-                group = whatif.settled(stage.plan)
-            continue
         if verb not in _VERBS:
             stage = _stage(step, group, whatif.change(group, step), strategy, protocol, times, 0.0)
             if verb == "lose-rack":

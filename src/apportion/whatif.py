@@ -55,9 +55,13 @@ def join(group: Group, n: int = 1, like: str | None = None) -> Group:
 
 
 def leave(group: Group, member: str) -> Group:
-    """One member is gone, and its claims with it: named by member id, instance id or a client id of its own."""
-    gone = member_named(group, member)
-    return _without(group, {gone}, f"leave {member}")
+    """A member is gone, and its claims with it: named by member id, instance id or a client id of its own.
+
+    By the name of a host all that are on it are gone.
+    """
+    of_host = {m for m, host in zip(group.members, group.hosts, strict=False) if host == member}
+    gone = of_host if of_host and member not in group.members else {member_named(group, member)}
+    return _without(group, gone, f"leave {member}")
 
 
 def grow(group: Group, topic: str, n: int) -> Group:
@@ -215,7 +219,7 @@ def member_named(group: Group, name: str) -> str:
         if matches:
             names = ", ".join(matches[:5]) + (", ..." if len(matches) > 5 else "")
             raise BadInput("member", f"{name!r}, the client id of {len(matches)} members", f"one of {names}")
-    known_names = [other for ids in (group.instance_ids, group.client_ids) for other in ids if other]
+    known_names = [other for ids in (group.hosts, group.instance_ids, group.client_ids) for other in ids if other]
     raise UnknownName("member", name, dict.fromkeys([*group.members, *known_names]))
 
 

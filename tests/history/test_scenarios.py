@@ -188,4 +188,4 @@ def test_the_strategies_of_the_tables_name_their_settings_and_include_the_form_t
     assert "cooperative-lag-aware" in tabled()
     assert "lag-aware scope=topic" in tabled()
     assert "lag-aware" not in tabled()
-    assert {recipe.split()[0] for recipe in tabled()} >= set(known(aliases=False))
+    assert {recipe.split()[0] for recipe in tabled()} >= set(known(unlisted=False))

@@ -10,9 +10,9 @@ import pytest
 from tests.history.test_shared_plans import answers, question
 
 import apportion.demo
+from apportion.assignors import find
 from apportion.errors import ApportionError
 from apportion.history import ends_then
-from apportion.history.broker_tasks import task_strategy
 from apportion.history.group_history import GroupHistories
 from apportion.history.scenarios import what_if
 from apportion.history.shared_plans import SharedPlans
@@ -35,11 +35,11 @@ def tasks() -> GroupHistories:
 
 
 def test_settings_of_the_brokers_tasks_are_bounded() -> None:
-    assert task_strategy("broker-sticky", {}) == task_strategy("broker-sticky", {}) != task_strategy("streams", {})
-    assert getattr(task_strategy("broker-sticky", {"num_standby_replicas": "100"}), "num_standby_replicas") == 100  # noqa: B009
+    assert find("broker-sticky", {}) == find("broker-sticky", {}) != find("streams", {})
+    assert getattr(find("broker-sticky", {"num_standby_replicas": "100"}), "num_standby_replicas") == 100  # noqa: B009
     for text in ("101", "10000", "", "x", "²", "1.0", " 1"):
         with pytest.raises(ApportionError) as error:
-            task_strategy("broker-sticky", {"num_standby_replicas": text})
+            find("broker-sticky", {"num_standby_replicas": text})
         assert "num_standby_replicas" in str(error.value)
 
 

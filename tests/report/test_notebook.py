@@ -42,5 +42,5 @@ def test_a_comparison_is_a_table_with_a_row_for_each_strategy() -> None:
     group = {"group": "<g>", "topics": {"t": 4}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}}
     shown = as_in_notebook(apportion.compare(apportion.read_group(group)))
     assert "group &lt;g&gt;" in shown
-    for name in known(aliases=False):
+    for name in known(unlisted=False):
         assert f"<td>{name}</td>" in shown

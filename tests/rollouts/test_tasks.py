@@ -16,7 +16,8 @@ from apportion.history.broker_tasks import standbys_of
 from apportion.history.group_history import GroupHistory
 from apportion.history.moves import moves_between_living
 from apportion.history.records import Generation
-from apportion.history.task_group import TaskGroup, task_group
+from apportion.history.steps import Step
+from apportion.history.task_groups import asked_for, last_step
 from apportion.rollouts import MembershipChange, Times
 from apportion.sources import dump
 
@@ -29,8 +30,8 @@ def enrich() -> GroupHistory:
 
 
 @pytest.fixture(scope="module")
-def tasks(enrich: GroupHistory) -> TaskGroup:
-    return task_group("enrich", enrich.folded.generations)
+def tasks(enrich: GroupHistory) -> Step:
+    return last_step("enrich", enrich.folded.generations)
 
 
 def change_between(before: Generation, now: Generation) -> MembershipChange:
@@ -49,8 +50,8 @@ def test_recorded_joins_and_leaves_come_out_in_loads_and_moves(enrich: GroupHist
         change = change_between(before, now)
         if not any(member.assigned for member in before.members) or not (change.leave or change.join):
             continue
-        asked = task_group("enrich", generations[:i])
-        strategy = asked.strategy(None, {"num_standby_replicas": str(standbys_of(now))})
+        asked = last_step("enrich", generations[:i])
+        strategy = asked_for(asked, None, {"num_standby_replicas": str(standbys_of(now))})
         (stage,) = rollouts.follow(asked.group, [change], strategy, "consumer", Times())
         planned = np.bincount(stage.plan.owner, minlength=stage.plan.group.M).tolist()
         held = {member.member_id: sum(map(len, member.assigned.values())) for member in now.members}
@@ -60,11 +61,11 @@ def test_recorded_joins_and_leaves_come_out_in_loads_and_moves(enrich: GroupHist
     assert predicted == [5, 7, 8, 10, 11]
 
 
-def test_the_threads_of_a_process_restart_together(tasks: TaskGroup) -> None:
+def test_the_threads_of_a_process_restart_together(tasks: Step) -> None:
     """Two processes, three threads: two restarts one by one, one of both."""
     for name in (None, "streams"):
         one_by_one, both = (
-            rollouts.rollout(tasks.group, [step], strategy_protocol(name), tasks.strategy(name, {}), by_host=True)
+            rollouts.rollout(tasks.group, [step], strategy_protocol(name), asked_for(tasks, name, {}), by_host=True)
             for step in ("rolling", "rolling 2")
         )
         assert [len(stage.left) for stage in one_by_one] == [1, 0, 2, 0]
@@ -79,9 +80,9 @@ def strategy_protocol(name: str | None) -> rollouts.Protocol:
     return "consumer" if name is None else "cooperative"
 
 
-def test_a_process_leaves_by_its_name_and_its_copies_take_over(tasks: TaskGroup) -> None:
+def test_a_process_leaves_by_its_name_and_its_copies_take_over(tasks: Step) -> None:
     process = str(tasks.group.hosts[-1])
-    (gone,) = rollouts.rollout(tasks.group, [f"leave {process}"], "consumer", tasks.strategy(None, {}), by_host=True)
+    (gone,) = rollouts.rollout(tasks.group, [f"leave {process}"], "consumer", asked_for(tasks, None, {}), by_host=True)
     assert len(gone.left) == tasks.group.hosts.count(process) == 2
     assert gone.taken == 0
 
@@ -114,7 +115,7 @@ def test_the_command_says_what_partitions_are_and_what_no_record_tells(capsys: p
         (["--rolling", "--grow", "0:9"], "--grow has no meaning for 'enrich'"),
         (["--rolling", "--like", "x"], "--like"),
         (["--rolling", "-A", "range"], "needed streams or broker-sticky"),
-        (["--rolling", "-A", "broker-sticky", "--set", "stateless=0"], "does not know"),
+        (["--rolling", "-A", "broker-sticky", "--set", "standbys=0"], "no setting of broker-sticky is named"),
     ],
 )
 def test_what_has_no_meaning_for_tasks_is_refused(
@@ -127,4 +128,4 @@ def test_what_has_no_meaning_for_tasks_is_refused(
 
 def test_a_group_without_tasks_has_no_rollout() -> None:
     with pytest.raises(BadInput, match="a streams group without members or tasks"):
-        task_group("g", [])
+        last_step("g", [])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from apportion.assignors import BrokerSticky
 from apportion.cli import main
-from apportion.history.broker_tasks import BrokerSticky
 from apportion.history.records import GenerationMember
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 
-from apportion.history.task_layouts import VARIANTS
+from apportion.history.task_groups import variants
 from apportion.sources import dump, tables
 from apportion.spark import job
 
@@ -95,7 +95,7 @@ def test_epochs_are_rebalances_of_tasks_and_every_variant_has_its_rows(out: Path
     )
     assert rows(out, "gold/epochs", "workers") == []
     whatif = {(row["assignor"], row["scenario"]): row for row in rows(out, "gold/whatif", "enrich")}
-    assert set(whatif) == {(name, scenario) for name in VARIANTS for scenario in ("replay", "as-is", "join", "leave")}
+    assert set(whatif) == {(name, scenario) for name in variants() for scenario in ("replay", "as-is", "join", "leave")}
     assert {row["error"] for row in whatif.values()} == {None}
     assert rows(out, "gold/whatif", "workers") == []
 

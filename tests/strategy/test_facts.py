@@ -380,8 +380,8 @@ def test_a_strategy_of_somebody_else_is_shown_and_advised_as_it_says(monkeypatch
     ):
         fair = type("Fair", (known()["sticky"],), {"name": "fair", "__doc__": "As sticky.", **trait})
         names = {"fair": fair, "range": known()["range"]}
-        monkeypatch.setattr(registry, "known", lambda names=names, aliases=True: names)
-        monkeypatch.setattr(comparison, "known", lambda names=names, aliases=True: names)
+        monkeypatch.setattr(registry, "known", lambda names=names, unlisted=True: names)
+        monkeypatch.setattr(comparison, "known", lambda names=names, unlisted=True: names)
         raw = {"topics": {"t": 3, "u": 3}, "members": {m: {"topics": ["t", "u"]} for m in "ab"}}
         advice = comparison.advice(comparison.compare(raw, ["fair", "range"]))[0]
         assert advice.startswith("Advice: fair") == shown, (trait, advice)

@@ -12,6 +12,7 @@ from apportion.strategy.settings import settings_of as settings_of
 
 if TYPE_CHECKING:  # the names that a type checker sees; every known strategy can be imported
     from apportion.assignors.broker_range import BrokerRange as BrokerRange
+    from apportion.assignors.broker_sticky import BrokerSticky as BrokerSticky
     from apportion.assignors.broker_uniform import BrokerUniform as BrokerUniform
     from apportion.assignors.failover import CooperativeFailover as CooperativeFailover
     from apportion.assignors.failover import Failover as Failover

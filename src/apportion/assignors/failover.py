@@ -196,7 +196,7 @@ class CooperativeFailover(Failover):
     """
 
     name: ClassVar[str] = "cooperative-failover"
-    alias: ClassVar[bool] = True
+    unlisted: ClassVar[bool] = True
     cooperative: ClassVar[bool] = True  # type: ignore[misc]  # its name says so, so it is no setting
 
 

@@ -238,7 +238,7 @@ class CooperativeLagAware(LagAware):
     """
 
     name: ClassVar[str] = "cooperative-lag-aware"
-    alias: ClassVar[bool] = True
+    unlisted: ClassVar[bool] = True
     tabled: ClassVar[str] = "cooperative-lag-aware"
     goals: ClassVar[tuple[str, ...]] = ("balance", "lag", "weight", "moves")
     tolerance: float = 0.1

@@ -115,7 +115,7 @@ class CooperativeStickyStreamJoin(StickyStreamJoin):
     """
 
     name: ClassVar[str] = "cooperative-sticky-stream-join"
-    alias: ClassVar[bool] = True
+    unlisted: ClassVar[bool] = True
     cooperative: ClassVar[bool] = True  # type: ignore[misc]  # its name says so, so it is no setting
 
 

@@ -41,11 +41,11 @@ def add_arguments(parser: Parser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Walk the history, and say what the strategy would have saved."""
-    from apportion.history.broker_tasks import task_strategy
+    from apportion.assignors import find
     from apportion.report import replaying, replaying_tasks
     from apportion.sources.load_history import load_histories
 
-    strategy = task_strategy(args.assignor, settings_of(args))
+    strategy = find(args.assignor, settings_of(args))
     folder = source.at_hand(args.folder, [args.group])
     with progress.slow(f"reading {args.folder}"):
         memory = load_histories(folder)

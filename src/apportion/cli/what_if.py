@@ -62,7 +62,11 @@ def add_arguments(parser: Parser) -> None:
     steps = parser.add_argument_group("steps")
     for option, form, meaning in (
         ("--join", "N", "N members join, with the commonest subscription"),
-        ("--leave", "MEMBER", "a member leaves: by member id, instance id, or a client id that only one has"),
+        (
+            "--leave",
+            "MEMBER",
+            "a member leaves: by member id, instance id, a client id that only one has; or all of a host",
+        ),
         ("--grow", "TOPIC:N", "the topic has N partitions from now on"),
         ("--lose-rack", "RACK", "the rack's members and replicas are gone"),
         ("--lag", "TOPIC:P=N", "the partition is N messages behind"),
@@ -153,12 +157,12 @@ def _planned_under(
         protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
         strategy = rollouts.strategy_for(protocol, name, settings_of(args))
         return observed.group, strategy, protocol, source.assumptions(observed)
-    from apportion.history.task_group import task_group
+    from apportion.history import task_groups
 
     _refuse_for_tasks(tasks, steps, args, ("join", "leave", "rolling", "scale"))
-    of_tasks = task_group(tasks.name, tasks.folded.generations)
-    strategy = of_tasks.strategy(args.assignor, settings_of(args))
-    return of_tasks.group, strategy, rollouts.protocol_of(strategy), of_tasks.sentences()
+    last = task_groups.last_step(tasks.name, tasks.folded.generations)
+    strategy = task_groups.asked_for(last, args.assignor, settings_of(args))
+    return last.group, strategy, rollouts.protocol_of(strategy), task_groups.rollout_sentences(last)
 
 
 def _runs(observed: Observed, args: argparse.Namespace) -> str | None:

@@ -1,17 +1,14 @@
-"""What the broker's task assignor would give the members of a streams group's epoch, from what it gave them before."""
+"""How many of a broker's recorded targets of tasks its own assignor, as we follow it, gives to the task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Any
 
-from apportion.assignors import Assignor, find
-from apportion.errors import BadInput
+from apportion.assignors.broker_sticky import MOST_STANDBYS
 from apportion.history.predicted_targets import Score
-from apportion.history.records import Generation, GenerationMember, GroupRecord
+from apportion.history.records import Generation, GroupRecord
 from apportion.history.streams_groups import roles_of
-from apportion.server_side.java_hash import string_hash, timeline_rank
 from apportion.server_side.sticky_tasks import (
     STANDBYS_SETTING,
     CoordinatorSubtopology,
@@ -23,74 +20,7 @@ from apportion.server_side.sticky_tasks import (
 from apportion.server_side.timeline import Timeline
 from apportion.wire.coordinator import EpochRecord
 
-MOST_STANDBYS: Final = 100
-"""No group may ask for more; a foreign record that does is not followed."""
 _GROUP, _MEMBER, _TARGET, _TARGET_OF, _CURRENT, _TOPOLOGY = 17, 19, 20, 21, 22, 23
-
-
-@dataclass(frozen=True)
-class BrokerSticky:
-    """The broker's ``sticky`` task assignor (Kafka 4.3), as a strategy of ``replay`` and ``what-if``.
-
-    num_standby_replicas
-        Copies of each stateful task; None: what the group asked for in each epoch.
-    """
-
-    num_standby_replicas: int | None = None
-
-    name: ClassVar[str] = "broker-sticky"
-
-    def __post_init__(self) -> None:
-        """Refuse what no broker takes."""
-        wanted = self.num_standby_replicas
-        if wanted is not None and not 0 <= wanted <= MOST_STANDBYS:
-            raise BadInput("num_standby_replicas", str(wanted), f"a number from 0 to {MOST_STANDBYS}")
-
-    def give(
-        self, generation: Generation, counts: Mapping[str, int], before: Mapping[str, MemberTasks]
-    ) -> dict[str, MemberTasks]:
-        """Member (by identity) to its target in an epoch.
-
-        counts
-            Sub-topology to its tasks.
-        before
-            The same of the epoch before.
-        """
-        stateless = set(generation.facts.get("stateless") or ())
-        subtopologies = [
-            CoordinatorSubtopology(name, tasks, name not in stateless) for name, tasks in sorted(counts.items())
-        ]
-        # As a coordinator that has just read its log hands them on.
-        line = sorted(generation.members, key=lambda member: timeline_rank(string_hash(member.member_id)))
-        nothing = MemberTasks()
-        members = [
-            TaskMember(member.member_id, member.process_id or member.identity, had.active, had.standby)
-            for member in line
-            for had in (before.get(member.identity, nothing),)
-        ]
-        standbys = self.num_standby_replicas
-        given = sticky_tasks(members, subtopologies, standbys_of(generation) if standbys is None else standbys)
-        return {member.identity: given[member.member_id] for member in line}
-
-
-def task_strategy(name: str, settings: Mapping[str, str]) -> Assignor | BrokerSticky:
-    """The strategy of that name, the broker's for tasks too.
-
-    Raises
-        UnknownName, BadInput: no such name or setting; a value that is none.
-    """
-    return broker_sticky(settings) if name == BrokerSticky.name else find(name, settings)
-
-
-def broker_sticky(settings: Mapping[str, str]) -> BrokerSticky:
-    """The broker's with these settings; ``BadInput`` for one that it does not have, or a value that is none."""
-    unknown = sorted(set(settings) - {"num_standby_replicas"})
-    if unknown:
-        raise BadInput(f"settings.{unknown[0]}", "a setting that broker-sticky does not know", "num_standby_replicas")
-    text = settings.get("num_standby_replicas")
-    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 5):
-        raise BadInput("settings.num_standby_replicas", repr(text), f"a number from 0 to {MOST_STANDBYS}")
-    return BrokerSticky(None if text is None else int(text))
 
 
 def standbys_of(generation: Generation) -> int:
@@ -101,11 +31,6 @@ def standbys_of(generation: Generation) -> int:
 def _standbys(settings: Mapping[str, str]) -> int:
     text = settings.get(STANDBYS_SETTING) or ""
     return min(int(text), MOST_STANDBYS) if text.isascii() and text.isdigit() and len(text) < 10 else 0
-
-
-def given_by(members: Iterable[GenerationMember]) -> dict[str, MemberTasks]:
-    """Member (by identity) to the target that the records name."""
-    return {member.identity: _tasks(member.roles) for member in members}
 
 
 def _tasks(roles: Mapping[str, Mapping[str, Sequence[int]]]) -> MemberTasks:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from apportion.assignors import Assignor
-from apportion.errors import BadInput, UnknownName
-from apportion.history import task_replay, task_what_if
-from apportion.history.broker_tasks import BrokerSticky, score_tasks, task_strategy
+from apportion.assignors import Assignor, find
+from apportion.errors import UnknownName
+from apportion.history import task_groups
+from apportion.history.broker_tasks import score_tasks
 from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.commits import CommittedOffset
 from apportion.history.ends_then import SILENT, EndSamples
@@ -26,7 +26,7 @@ from apportion.history.records import STREAMS, Generation, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
-from apportion.history.task_layouts import TaskStrategy
+from apportion.planning import strategy_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,26 +131,27 @@ class GroupHistory:
 
     def what_if_tasks(
         self, steps: Sequence[str], assignor: str | None = None, settings: Mapping[str, str] | None = None
-    ) -> list[task_what_if.TaskStage]:
+    ) -> list[task_groups.TaskStage]:
         """What steps would do to the tasks of a streams group, under ``assignor`` or all that give tasks.
 
         Raises
-            BadInput: a strategy that gives partitions; else as ``task_what_if.task_stages``.
+            BadInput: a strategy that gives partitions; else as ``task_groups.task_stages``.
         """
-        if assignor is None:
-            return task_what_if.task_stages(self.folded.generations, steps)
-        strategy = task_strategy(assignor, settings or {})
-        if not isinstance(strategy, TaskStrategy):
-            raise BadInput("assignor", repr(assignor), _needed(self.name))
-        name = " ".join([assignor, *(f"{key}={value}" for key, value in (settings or {}).items())])
-        return task_what_if.task_stages(self.folded.generations, steps, {name: strategy})
+        strategies = task_groups.variants()
+        if assignor is not None:
+            strategy = find(assignor, settings)
+            if not task_groups.give_tasks(strategy):
+                raise task_groups.refused(assignor, self.name)
+            strategies = {
+                " ".join([assignor, *(f"{key}={value}" for key, value in (settings or {}).items())]): strategy
+            }
+        return task_groups.task_stages(self.name, self.folded.generations, steps, strategies)
 
-    def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
+    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
         """The JSON of ``apportion replay``.
 
         Raises
-            BadInput: a streams group, and a strategy that gives partitions; or the broker's for tasks, and no such
-                group.
+            BadInput: a streams group, and a strategy that gives partitions.
         """
         score = score_tasks(self.events) if self.runs_tasks else None
         return replayed(self.name, self.folded.generations, self.rebalances, self.all_topics, assignor, score)
@@ -158,7 +159,9 @@ class GroupHistory:
     def what_if(self, assignors: Sequence[str] | None = None) -> list[ScenarioResult]:
         """Every strategy on the history and on the present under each scenario."""
         tasks = (
-            task_what_if.task_results(self.folded.generations) if assignors is None or "streams" in assignors else []
+            task_groups.task_results(self.folded.generations)
+            if assignors is None or task_groups.asks_for_tasks(assignors)
+            else []
         )
         return [*self._what_if(assignors), *tasks]
 
@@ -258,22 +261,13 @@ def run_tasks(generations: Sequence[Generation]) -> bool:
 
 def replayed(
     name: str, generations: Sequence[Generation], rebalances: Sequence[Rebalance], topics: TopicEntries,
-    assignor: str | Assignor | TaskStrategy, score: Score | None = None,
+    assignor: str | Assignor, score: Score | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The JSON of ``apportion replay``; see ``GroupHistory.replay``."""
-    strategy = task_strategy(assignor, {}) if isinstance(assignor, str) else assignor
-    known_as: str = getattr(strategy, "name", "streams")
-    if run_tasks(generations):
-        if not isinstance(strategy, TaskStrategy):
-            raise BadInput("assignor", repr(known_as), _needed(name))
-        walked = task_replay.replay_tasks(generations, strategy)
-        return task_replay.replay_to_dict(name, known_as, walked, score)
-    if isinstance(strategy, BrokerSticky):
-        needed = f"a strategy that gives partitions: {name!r} is no streams group"
-        raise BadInput("assignor", repr(known_as), needed)
-    steps = replay(name, generations, cast("Assignor", strategy), topics)
-    return replay_to_dict(name, known_as, steps, rebalances)
-
-
-def _needed(name: str) -> str:
-    return f"streams or broker-sticky: {name!r} is a streams group, whose tasks move whole"
+    strategy = strategy_of(assignor)
+    if not run_tasks(generations):
+        return replay_to_dict(name, strategy.name, replay(name, generations, strategy, topics), rebalances)
+    if not task_groups.give_tasks(strategy):
+        raise task_groups.refused(strategy.name, name)
+    walked = task_groups.replay_tasks(name, generations, strategy)
+    return task_groups.replay_to_dict(name, strategy.name, walked, score)

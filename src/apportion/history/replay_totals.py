@@ -9,7 +9,7 @@ from apportion.assignors import Assignor, known
 from apportion.errors import ApportionError
 from apportion.history.fold import Folded
 from apportion.history.rebalance_rows import Rebalance
-from apportion.history.task_layouts import VARIANTS, TaskStrategy
+from apportion.history.task_groups import variants
 
 
 class Past(Protocol):
@@ -27,7 +27,7 @@ class Past(Protocol):
     def runs_tasks(self) -> bool:
         """Whether it is a group of Kafka Streams, whose tasks are replayed."""
 
-    def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
+    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
         """The JSON of ``apportion replay``."""
 
 
@@ -36,9 +36,9 @@ def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of
-    names = known(aliases=False)
-    strategies: Mapping[str, str | TaskStrategy] = (
-        VARIANTS if history.runs_tasks else dict(zip(names, names, strict=True))
+    names = known(unlisted=False)
+    strategies: Mapping[str, str | Assignor] = (
+        variants() if history.runs_tasks else dict(zip(names, names, strict=True))
     )
     for name, strategy in strategies.items():
         try:

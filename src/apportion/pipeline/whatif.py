@@ -20,14 +20,12 @@ from apportion.history.shared_plans import KEPT_PARTITIONS, LARGEST, LikeGroups,
 from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of, present_of
 from apportion.history.structure import Structure
-from apportion.history.task_what_if import task_results
+from apportion.history.task_groups import asks_for_tasks, task_results
 from apportion.model.to_names import collector_paused
 from apportion.pipeline.columns import pieces
 from apportion.pipeline.plan_templates import Batch, Likeness, Pattern
 from apportion.tables import schemas
 
-TASKS: Final = "streams"
-"""The strategy that stands for our task assignor, whatever its standbys."""
 GROUPS_AT_ONCE: Final = 4096
 COLUMNS_AT_ONCE: Final = 32 << 20
 """Groups, and bytes of theirs, whose lags are laid on plans together; one group may be larger."""
@@ -141,7 +139,7 @@ class Plans:
         try:
             name, history, present, topics = _question_at(batch, at, likeness)
             columns, structure, template = self._shared.planned(name, history, present, topics)
-            results = task_results(history) if TASKS in self._shared.assignors else []
+            results = task_results(history) if asks_for_tasks(self._shared.assignors) else []
             whole = {column: [*columns[column], *(getattr(result, column) for result in results)] for column in COLUMNS}
             return whole, structure, None if results else template
         except Exception as error:  # one group must not stop the others

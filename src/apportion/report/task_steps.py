@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apportion.history.task_what_if import TaskStage
+from apportion.history.task_groups import TaskStage
 from apportion.report.text import Cell, TextTable, span
 from apportion.wording import count
 

@@ -17,7 +17,6 @@ from apportion.history.rebalance_rows import Rebalance, latest
 from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
 from apportion.history.steps import TopicEntries
 from apportion.history.stood_still import standstills
-from apportion.history.task_layouts import TaskStrategy
 from apportion.wire.coordinator import EpochRecord
 
 WINDOW: Final = 60
@@ -210,7 +209,7 @@ class PastNow:
         """Whether it is a group of Kafka Streams, whose tasks are replayed."""
         return run_tasks(self.folded.generations)
 
-    def replay(self, assignor: str | Assignor | TaskStrategy) -> dict[str, Any]:
+    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
         """The JSON of ``apportion replay`` over the window.
 
         Raises

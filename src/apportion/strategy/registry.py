@@ -28,15 +28,15 @@ ENTRY_POINTS: Final = "apportion.assignors"
 
 
 @cache
-def known(*, aliases: bool = True) -> Mapping[str, type[Assignor]]:
+def known(*, unlisted: bool = True) -> Mapping[str, type[Assignor]]:
     """Every strategy by name: those of the package, then those of entry points, each by name.
 
-    aliases
-        Whether to give those, too, that are other strategies with a setting. Nobody who names none wants to compare
-        the two: what ``cooperative-failover`` hands over in two rounds ``failover`` hands over at once.
+    unlisted
+        Whether to give those, too, that nobody means who names none: what ``cooperative-failover`` hands over in two
+        rounds ``failover`` hands over at once.
     """
-    if not aliases:
-        return types.MappingProxyType({name: kind for name, kind in known().items() if not traits_of(kind).alias})
+    if not unlisted:
+        return types.MappingProxyType({name: kind for name, kind in known().items() if not traits_of(kind).unlisted})
     by_name: dict[str, type[Assignor]] = {}
     package = import_module(PACKAGE)
     for module in sorted(info.name for info in pkgutil.iter_modules(package.__path__)):
@@ -52,9 +52,9 @@ def known(*, aliases: bool = True) -> Mapping[str, type[Assignor]]:
 
 @cache
 def tabled() -> tuple[str, ...]:
-    """Recipes of the strategies in the tables of what-ifs: all but aliases, and those of these that plan otherwise."""
+    """Recipes of the strategies in the tables of what-ifs: all that are listed, and others that name one."""
     traits = {name: traits_of(kind) for name, kind in known().items()}
-    return tuple(mine.tabled or name for name, mine in traits.items() if mine.tabled or not mine.alias)
+    return tuple(mine.tabled or name for name, mine in traits.items() if mine.tabled or not mine.unlisted)
 
 
 @cache

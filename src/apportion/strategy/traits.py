@@ -60,9 +60,9 @@ class Traits:
     target_of
         A strategy and one of ``homes`` (stale claims) or ``racks``: where none of those are known, its targets are
         that strategy's.
-    alias
-        It is another strategy with one of its settings: the two are not compared, nor built into tables, unless by
-        name.
+    unlisted
+        It is compared, and built into tables, by name alone: another strategy with one of its settings, or one for a
+        broker's tasks.
     tabled
         The recipe in the tables of what-ifs, its name with settings; None: as it is compared.
     summary
@@ -85,7 +85,7 @@ class Traits:
     quick: bool = False
     structural: Literal["", "order", "names", "lag", "rounds"] = ""
     target_of: tuple[str, str] | None = None
-    alias: bool = False
+    unlisted: bool = False
     tabled: str | None = None
     summary: Callable[[Group], Answer] | None = None
 
