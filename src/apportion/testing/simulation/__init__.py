@@ -95,13 +95,7 @@ def simulate(
     result = run(whole)
     if result.failure is None:
         return list(json.loads(json.dumps(result.events)))
-    check = result.failure.check
-
-    def fails(fewer: Sequence[Action]) -> bool:
-        failure = run(fewer).failure
-        return failure is not None and failure.check == check
-
-    raise SimulationFailed(seed, result.failure, shortened(whole, fails), result.events)
+    raise SimulationFailed(seed, result.failure, shortened(whole, run), result.events)
 
 
 def _whole(script: list[Action], topics: Mapping[str, int]) -> list[Action]:

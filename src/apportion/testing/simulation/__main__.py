@@ -14,10 +14,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from apportion.errors import ApportionError
-from apportion.testing.simulation.schedules import Plan, draw, run, shortened, small_worlds
+from apportion.testing.simulation.schedules import Plan, Run, draw, run, shortened, small_worlds
+from apportion.testing.simulation.stage import Action
 
 EACH: Final = 1000
 """After so many faults the run says how far it is."""
@@ -71,8 +73,8 @@ def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
         events.update(result.faults)
         events["join"] += result.joins
         if result.failure is not None:
-            check, script = result.failure.check, shortest(plan, result.failure.check)
-            failures.append({"seed": plan.seed, "check": check, "schedule": script})
+            script = shortened(plan.script, partial(again, plan))
+            failures.append({"seed": plan.seed, "check": result.failure.check, "schedule": script})
             print(f"seed {plan.seed}: {result.failure}", file=sys.stderr, flush=True)
         if put_in >= faults:
             break
@@ -82,14 +84,9 @@ def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
     return int(bool(failures))
 
 
-def shortest(plan: Plan, check: str) -> list[object]:
-    """The plan's schedule without what the failure does not need."""
-
-    def fails(script: Sequence[object]) -> bool:
-        result = run(replace(plan, script=tuple(script)))  # type: ignore[arg-type]
-        return result.failure is not None and result.failure.check == check
-
-    return list(shortened(plan.script, fails))
+def again(plan: Plan, script: Sequence[Action]) -> Run:
+    """A plan with another schedule."""
+    return run(replace(plan, script=tuple(script)))
 
 
 if __name__ == "__main__":

@@ -151,13 +151,6 @@ class Cluster:
             self.logs.setdefault((name, p), PartitionLog())
         self._tell("topic", name=name, partitions=partitions)
 
-    def delete_topic(self, name: str) -> None:
-        """Delete a topic with its records and committed offsets."""
-        for p in range(self.topics.pop(name)):
-            del self.logs[name, p]
-        del self.topic_ids[name]
-        self._tell("topic", name=name, partitions=0)
-
     def append(self, topic: str, partition: int, values: Sequence[tuple[bytes | None, bytes | None]]) -> int:
         """Write records as a producer without transactions would."""
         offset = self.logs[topic, partition].append(batch_of(list(values), self.now_ms))

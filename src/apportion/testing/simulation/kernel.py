@@ -89,7 +89,7 @@ class World:
 
     def __init__(self, seed: int, handover: float = 0.0) -> None:
         self.us, self.random, self.handover = 0, random.Random(seed), handover  # noqa: S311 - not for secrets
-        self.seed, self.hub = seed, greenlet.getcurrent()
+        self.hub = greenlet.getcurrent()
         self.current: Fiber | None = None
         self.events: list[dict[str, Any]] = []
         self.on_event: list[Callable[[dict[str, Any]], None]] = []

@@ -237,7 +237,7 @@ class _Unreadable(AbstractPartitionAssignor):  # type: ignore[misc]
         """Whatever it is."""
 
 
-def hostile(process: Process, action: Action) -> None:
+def hostile(action: Action, process: Process) -> None:
     """Join a group with unreadable user data, and leave when told."""
     octets = process.stage.world.random.randbytes(23)
     consumer = KafkaConsumer(

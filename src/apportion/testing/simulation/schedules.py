@@ -135,16 +135,11 @@ def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], 
     when = chance.choice(WHEN_READING if kind == "reading" else WHEN_COUNTING)
     if do in ("kill", "freeze", "drop") and chance.random() < 0.6:
         of_member["when"] = when
-    if do == "grow":
-        return {
-            "do": do,
-            "topic": "records",
-            "partitions": partitions + 1,
-            "with": ["changelog", "counts"] * (kind == "counting"),
-        }
     if do in ("hostile", "twin", "leave") and kind == "counting":
         do, of_member = "drop", {"do": "drop", "member": member}
+    wider = {"topic": "records", "partitions": partitions + 1, "with": ["changelog", "counts"] * (kind == "counting")}
     facts: dict[str, dict[str, Any]] = {
+        "grow": {"do": do, **wider},
         "kill": {**of_member, "for": seconds},
         "freeze": {**of_member, "for": seconds},
         "close": of_member,
@@ -167,9 +162,7 @@ def run(plan: Plan) -> Run:
     """Play a plan to its end, or to the first check that fails."""
     with tempfile.TemporaryDirectory(prefix="apportion-simulation-") as folder:
         counts, lags = plan.kind == "counting", plan.strategy.endswith("lag-aware")
-        topics = {"records": plan.partitions} | (
-            {"changelog": plan.partitions, "counts": plan.partitions} if counts else {}
-        )
+        topics = dict.fromkeys(("records", "changelog", "counts")[: 3 if counts else 1], plan.partitions)
 
         def program(checks: Checks) -> Program:
             if counts:
@@ -272,14 +265,20 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def shortened(script: Sequence[Action], fails: Callable[[Sequence[Action]], bool], tries: int = 40) -> list[Action]:
-    """A short schedule that still fails: runs of actions are left out, ever shorter ones (Zeller's ddmin)."""
+def shortened(script: Sequence[Action], run: Callable[[Sequence[Action]], Run], tries: int = 40) -> list[Action]:
+    """A short schedule that fails in the same way: runs of actions are left out, ever shorter ones (Zeller's ddmin)."""
+
+    def check(actions: Sequence[Action]) -> str | None:
+        failure = run(actions).failure
+        return None if failure is None else failure.check
+
+    wanted = check(script)
     left, size = list(script), max(1, len(script) // 2)
     while tries > 0:
         for begin in range(0, len(left), size):
             fewer = left[:begin] + left[begin + size :]
             tries -= 1
-            if tries >= 0 and fewer and fails(fewer):
+            if tries >= 0 and fewer and check(fewer) == wanted:
                 left = fewer
                 break
         else:

@@ -85,7 +85,6 @@ class Stage:
         self.cluster = Cluster(self.world, self.network, Coordinator(seed, EPOCH_S * 1000, version, config), nodes)
         self.program = program
         self.processes: dict[str, Process] = {}
-        self.all_processes: list[Process] = []
         self.traffic: list[str] = []
         self.faults: dict[str, int] = {}
         self.troubled_until = -1e9
@@ -98,7 +97,7 @@ class Stage:
         for topic, partitions in topics.items():
             self.cluster.create_topic(topic, partitions)
         self.cluster.on_request.append(self._requested)
-        self.cluster.on_answer.append(self._answered)
+        self.cluster.on_answer.append(partial(self._due, answered=True))
 
     def play(self, script: Iterable[Action], until_s: float) -> None:
         """Put the actions on the clock and let time pass."""
@@ -144,17 +143,18 @@ class Stage:
             return
         process = Process(self, member, 0 if before is None else before.life + 1)
         self.processes[member] = process
-        self.all_processes.append(process)
-        self._run(process)
+        self._run(process, self.program)
 
-    def _run(self, process: Process) -> None:
+    def _run(self, process: Process, program: Program, seconds: float | None = None) -> None:
         def body() -> None:
             try:
-                self.program(process)
+                program(process)
             finally:
                 process.leaving = process.ended = True
 
         self.world.start(body, process.name, process)
+        if seconds is not None:
+            self.world.at(seconds, lambda: setattr(process, "leaving", True))
 
     def _do_close(self, action: Action) -> None:
         if process := self._there(action):
@@ -213,18 +213,14 @@ class Stage:
         if process := self._there(action):
             twin = Process(self, process.member, process.life + 1)
             twin.name += "+"
-            self.all_processes.append(twin)
-            self._run(twin)
-            self.world.at(action["for"], lambda: setattr(twin, "leaving", True))
+            self._run(twin, self.program, action["for"])
 
     def _do_hostile(self, action: Action) -> None:
         """A member of another program joins with user data that nobody can read, and leaves again."""
         from apportion.testing.simulation.members import hostile
 
         stranger = Process(self, f"hostile{self.world.number()}", 0)
-        self.all_processes.append(stranger)
-        self.world.start(lambda: hostile(stranger, action), stranger.name, stranger)
-        self.world.at(action["for"], lambda: setattr(stranger, "leaving", True))
+        self._run(stranger, partial(hostile, action), action["for"])
 
     def _there(self, action: Action) -> Process | None:
         process = self.processes.get(action["member"])
@@ -246,9 +242,6 @@ class Stage:
             self.trouble(0.0)
             call()
         self._due(api, host, answered=False)
-
-    def _answered(self, api: int, host: Host) -> None:
-        self._due(api, host, answered=True)
 
     def _due(self, api: int, host: Host, *, answered: bool) -> None:
         if self._awaited and (key := (host.name, api, answered)):
@@ -278,9 +271,6 @@ class Stage:
         self.cluster.create_topic(action["topic"], max(self.cluster.topics[action["topic"]], action["partitions"]))
         for topic in action.get("with", ()):
             self.cluster.create_topic(topic, self.cluster.topics[action["topic"]])
-
-    def _do_delete_topic(self, action: Action) -> None:
-        self.cluster.delete_topic(action["topic"])
 
     def _do_produce(self, action: Action) -> None:
         self.produce(action["topic"], action["partition"], action.get("records", 1))

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import FunctionType, ModuleType
 from typing import Any, Final
@@ -143,10 +143,6 @@ class Lock:
             if self.waiters:
                 world().wake(self.waiters.pop(0))
 
-    def locked(self) -> bool:
-        """Whether somebody has it."""
-        return self.count > 0
-
     __enter__ = acquire
 
     def __exit__(self, *_: object) -> None:
@@ -234,17 +230,8 @@ class Event:
 class Thread:
     """``threading.Thread``: a fiber on the host of whoever starts it."""
 
-    def __init__(
-        self,
-        group: None = None,
-        target: Callable[..., Any] | None = None,
-        name: str | None = None,
-        args: Sequence[Any] = (),
-        kwargs: dict[str, Any] | None = None,
-        *,
-        daemon: bool | None = None,
-    ) -> None:
-        self._target, self._args, self._kwargs = target, args, kwargs or {}
+    def __init__(self, *, target: Any = None, name: str = "", args: Sequence[Any] = (), daemon: bool = False) -> None:
+        self._target, self._args = target, args
         self.name, self.daemon = name or f"thread-{world().number()}", daemon
         self.fiber: Fiber | None = None
         self._ended = Event()
@@ -252,7 +239,7 @@ class Thread:
     def run(self) -> None:
         """What the thread does."""
         if self._target is not None:
-            self._target(*self._args, **self._kwargs)
+            self._target(*self._args)
 
     def start(self) -> None:
         """Begin."""
@@ -286,10 +273,6 @@ class Threading:
         fiber = world().current
         return getattr(fiber, "thread", fiber)
 
-    def get_ident(self) -> int:
-        """A number of the running fiber."""
-        return id(world().current)
-
     def __getattr__(self, name: str) -> Any:
         raise Uncaught([f"threading.{name}"])
 
@@ -305,11 +288,10 @@ class Socket:
         self.link: Any = None
         self.address: tuple[str, int] | None = None
 
-    def setblocking(self, _: bool) -> None:
-        """It never blocks."""
+    def setblocking(self, *_: Any) -> None:
+        """It never blocks, no option matters, and ``close`` does what ``shutdown`` does."""
 
-    def setsockopt(self, *_: Any) -> None:
-        """No option matters here."""
+    setsockopt = shutdown = setblocking
 
     def fileno(self) -> int:
         """A number; -1 once closed."""
@@ -346,9 +328,6 @@ class Socket:
         if self.ended:
             return b""
         raise BlockingIOError(errno.EAGAIN, "nothing has come yet")
-
-    def shutdown(self, _: int) -> None:
-        """``close`` does it."""
 
     def close(self) -> None:
         """Close, and have the other end notice."""

@@ -72,12 +72,9 @@ class Transactions:
 
     def add(self, name: str, producer: int, epoch: int, partitions: Any = (), groups: Any = ()) -> int:
         """Partitions and groups into the open transaction; the first ones begin it."""
-        state = self.ids.get(name)
-        if error := self._check(state, producer, epoch):
-            return error
-        assert state is not None  # noqa: S101 - checked
-        if state.ending:
-            return CONCURRENT
+        state, error = self._of(name, producer, epoch)
+        if state is None or state.ending:
+            return error or CONCURRENT
         if not state.open:
             state.open, state.last_end = True, None
             state.serial += 1
@@ -89,29 +86,26 @@ class Transactions:
 
     def end(self, name: str, producer: int, epoch: int, *, commit: bool) -> int:
         """Decide an open transaction; a decision that is asked for again is answered again."""
-        state = self.ids.get(name)
-        if error := self._check(state, producer, epoch):
+        state, error = self._of(name, producer, epoch)
+        if state is None:
             return error
-        assert state is not None  # noqa: S101 - checked
-        if state.ending:
-            return CONCURRENT if state.last_end == commit else INVALID_STATE
-        if not state.open:
-            return NONE if state.last_end == commit else INVALID_STATE
+        if state.ending or not state.open:
+            return INVALID_STATE if state.last_end != commit else CONCURRENT if state.ending else NONE
         self._end(name, state, commit=commit)
         return NONE
 
     def may_write(self, name: str | None, producer: int, epoch: int, partition: tuple[str, int]) -> int:
         """Whether a transactional batch belongs to an open transaction of that partition (KIP-890)."""
-        state = self.ids.get(name or "")
-        if error := self._check(state, producer, epoch):
+        state, error = self._of(name or "", producer, epoch)
+        if state is None:
             return INVALID_EPOCH if error == FENCED else error
-        assert state is not None  # noqa: S101 - checked
         return NONE if state.open and partition in state.partitions else INVALID_STATE
 
-    def _check(self, state: Transactional | None, producer: int, epoch: int) -> int:
+    def _of(self, name: str, producer: int, epoch: int) -> tuple[Transactional | None, int]:
+        state = self.ids.get(name)
         if state is None or state.producer != producer:
-            return INVALID_MAPPING
-        return NONE if epoch == state.epoch else FENCED
+            return None, INVALID_MAPPING
+        return (state, NONE) if epoch == state.epoch else (None, FENCED)
 
     def _time_out(self, name: str, serial: int) -> None:
         state = self.ids[name]
