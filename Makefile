@@ -85,8 +85,8 @@ golden: $(STAMP) ## write the outputs that tests hold as files anew; git diff sh
 	@$(PY) -m tests.cli.test_transcripts
 	@$(PY) -m tests.serve.test_golden
 
-mutants: setup ## let mutmut change ROOM one place at a time, and see what its tests notice: make mutants ROOM=solvers
-	@$(VENV)/bin/mutmut run 'apportion.$(ROOM).*'
+mutants: setup ## let mutmut change ROOM one place at a time, and see what its own tests notice: make mutants ROOM=solvers
+	@PYTEST_ADDOPTS='--quick --own $(ROOM)' $(VENV)/bin/mutmut run 'apportion.$(ROOM).*'
 	@$(VENV)/bin/mutmut results
 
 faults: setup ## put each known fault back, one at a time, and see its test fail

@@ -44,6 +44,7 @@ NOT_QUICK = frozenset({"broker", "java", "spark", "browser", "slow", "thorough"}
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help=f"leave out {', '.join(sorted(NOT_QUICK))}; few examples")
     parser.addoption("--room", help="of a package's name, as solvers: only tests that a change there can reach")
+    parser.addoption("--own", help="of a package's name: only the tests in its own folder, for make mutants")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -95,6 +96,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in avoided)]
     if config.option.room:
         left_out += _out_of_reach(config.option.room, items)
+    if config.option.own:
+        left_out += [item for item in items if config.option.own not in item.path.parts]
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]
     config.hook.pytest_deselected(items=list(gone))
