@@ -1,17 +1,22 @@
-"""One version back: members, state folders and tables of an earlier wheel and of today's, both ways round."""
+"""One version back: members, governors, state folders and tables of an earlier wheel and today's, both ways round."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.broker.conftest import WITH_CLASS
+from tests.broker.members import Member, until
 from tests.clients.groups import SESSION_MS, new_name, settle
 from tests.clients.judge import Life, two_owners
 from tests.spark import made
-from tests.support.earlier import TODAY, Version, earlier
+from tests.support import java_artifacts
+from tests.support.earlier import ROOT, TODAY, Version, earlier
 from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
@@ -62,6 +67,51 @@ def test_members_of_both_versions_share_a_group_whoever_leads(
     finally:
         for member in members:
             member.close()
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("order", BOTH_WAYS)
+def test_a_governors_plan_is_applied_by_the_class_of_the_other_version_or_changes_nothing(
+    jars: str, versions: dict[str, list[Version]], order: str, tmp_path: Path
+) -> None:
+    """``failover`` plans all partitions to one member, and the class's own answer spreads them; the changelog says what
+    to do where no plan of the other version is applied. The order is that of the class and the governor."""
+    in_the_broker, governs = versions[order]
+    jar = java_artifacts.broker_jar(in_the_broker.root / "broker", f"broker of {order}".replace(" ", "-"))
+    rules, log = tmp_path / "govern.toml", tmp_path / "governor.log"
+    rules.write_text('[[group]]\nname = "governed"\nassignor = "failover"\n')
+    with Broker(class_path=[jar], properties=WITH_CLASS) as broker, log.open("w") as written:
+        broker.create_topic("t", PARTITIONS)
+        members = [Member(broker, "governed", f"m{n}", ["t"]) for n in range(2)]
+        words = ["--bootstrap-server", broker.bootstrap, "--group", "governed", "--config", str(rules)]
+        command = [sys.executable, "-m", "apportion", "govern", *words, "--interval", "1"]
+        seen: list[list[int]] = []
+
+        def held() -> list[int]:
+            seen.append(sorted(len(one.held) for one in members))
+            return seen[-1]
+
+        try:
+            assert until(lambda: held() == [PARTITIONS // 2] * 2)
+            seen.clear()
+            governor = subprocess.Popen(command, stdout=written, stderr=written, **governs.process)
+            try:
+                assert until(lambda: "published" in log.read_text()), log.read_text()
+                applied = until(lambda: held() == [0, PARTITIONS], SETTLED_S)
+            finally:
+                governor.terminate()
+                governor.wait(60)
+            assert applied or seen == [[PARTITIONS // 2] * 2] * len(seen), "as planned, or nobody was disturbed"
+            assert applied or UNFOLLOWED in " ".join((ROOT / "CHANGELOG.md").read_text().split())
+            assert not [error for one in members for error in one.errors]
+        finally:
+            for one in members:
+                one.close()
+
+
+SETTLED_S = 8.0
+"""The group is computed at most each 0.1 s, and its members say each second that they live: eight such rounds."""
+UNFOLLOWED = "Bring the new class to every broker, then start the new governor."
 
 
 TASKS = """

@@ -113,6 +113,17 @@ def test_the_least_of_each_column_is_marked_and_the_present_is_not() -> None:
     assert "501 *" in aware
 
 
+def test_what_several_members_read_now_counts_for_each_of_them_and_is_named() -> None:
+    """Partition 1 is read by both, as each says itself: they hold two of the three each, and none is without reader."""
+    owned = {"a": [0, 1], "b": [1, 2]}
+    members = {m: {"topics": ["t"], "owned": {"t": held}, "generation": 4} for m, held in owned.items()}
+    group = read_group({"topics": {"t": 3}, "members": members})
+    columns = comparing.comparison_table(comparison.compare(group, ["sticky"]))
+    now = dict(zip(columns.columns, columns.rows[0], strict=True))
+    assert (now["ASSIGNOR"], now["LOAD"], now["UNOWNED"]) == ("(now)", "2", 0)
+    assert comparing.notes_now(group) == ["(now) 1 partition is read by several members: t(1)."]
+
+
 def test_programs_get_numbers_and_the_best_columns_by_name() -> None:
     table = comparing.comparison_table(comparison.compare(SKEWED, ["range", "lag-aware"]), marks=False)
     now, ranged, aware = table.records()

@@ -71,13 +71,12 @@ def build_s3_server(folder: Path) -> None:
     jars.run("env", f"GOBIN={folder}", "go", "install", "-ldflags=-s -w", S3_SERVER)
 
 
-def broker_jar() -> Path:
-    """The jar with ``GovernedAssignor``, packaged by Maven from ``broker/`` of the source tree.
+def broker_jar(module: Path = Path(__file__).parents[2] / "broker", kept_as: str = "broker") -> Path:
+    """The jar with ``GovernedAssignor``, packaged by Maven from ``broker/`` of this source tree, or of another.
 
     Raises
         Unavailable: there is no Maven, or no source tree.
     """
-    module = Path(__file__).parents[2] / "broker"
     if not (module / "pom.xml").is_file():
         raise Unavailable("the class for the brokers is built from broker/ of the source tree, which is not here")
 
@@ -89,10 +88,9 @@ def broker_jar() -> Path:
         shutil.copy(next(build.glob("target/*.jar")), folder / "apportion-broker.jar")
         shutil.rmtree(build)
 
-    jars.made(
-        jars.home() / "broker", jars.stamp(module / "pom.xml", *sorted(module.glob("src/main/**/*.java"))), package
-    )
-    return jars.home() / "broker" / "apportion-broker.jar"
+    stamp = jars.stamp(module / "pom.xml", *sorted(module.glob("src/main/**/*.java")))
+    jars.made(jars.home() / kept_as, stamp, package)
+    return jars.home() / kept_as / "apportion-broker.jar"
 
 
 def compile_program(source: Path, folder: Path, version: str = jars.KAFKA[0], more: Sequence[Path] = ()) -> str:

@@ -208,7 +208,7 @@ class Governor:
         return (
             f"the brokers have {count(differences(plan, raw), 'partition')} elsewhere than plan {plan.number}, which "
             "is carried: is apportion.plan.key.file on the brokers another key, or is "
-            f"{self.instance_id} missing in apportion.plan.carriers?"
+            f"{self.instance_id} missing in apportion.plan.carriers, or is the class of another version?"
         )
 
     def _foreign(self, seen: Observed) -> str:
