@@ -282,9 +282,12 @@ class Arena:
 
 
 def acting_settings(acting: Mapping[str, float] | None) -> dict[str, Any]:
-    """Of a Python member in a group that acts; nothing where it does not."""
-    more = {"lag": True, "lag_s": 0.5, "acting": acting, "settings": {"capacity": 1}, "own_log_level": "DEBUG"}
-    return more if acting else {}
+    """Of a Python member in a group that acts, which reads 150 records a second at most; nothing where it does not.
+
+    Without a limit it keeps up with whatever is written, and a group whose members keep up has no reason to act.
+    """
+    slow = {"poll_records": 15, "pause_ms": 100, "settings": {"capacity": "learned"}}
+    return {"lag": True, "lag_s": 0.5, "acting": acting, "own_log_level": "DEBUG", **slow} if acting else {}
 
 
 def leave(one: One) -> None:
