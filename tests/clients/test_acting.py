@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -57,6 +57,20 @@ def owned(assignment: Assignment) -> list[int]:
     return sorted(n for _, ids in assignment.partitions for n in ids)
 
 
+LEADERS: list[Leader] = []
+
+
+@pytest.fixture(autouse=True)
+def _ended() -> Iterator[None]:
+    """A leader's thread would look on after its test, and meet the stand-ins of a simulation that runs then."""
+    yield
+    while LEADERS:
+        LEADERS.pop().consumer.ended = True
+    for thread in threading.enumerate():
+        if thread.name == "lag of g acts":
+            thread.join(30)
+
+
 class Leader:
     """A bridge that leads members a and b, with a feed that a test refreshes itself."""
 
@@ -70,6 +84,7 @@ class Leader:
         assert self.bridge.watch is not None
         self.bridge.watch.serve(lambda: self.consumer)
         self.generation = 0
+        LEADERS.append(self)
 
     def rebalance(self, **holds: list[int]) -> dict[str, list[int]]:
         """A round in which members hold these."""

@@ -178,8 +178,6 @@ STEPS = [
 
 
 @pytest.mark.broker
-# Threads of real clients that earlier tests of this process left behind end when they meet the stand-ins.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("step", [None, *STEPS], ids=str)
 def test_a_hand_over_survives_what_happens_in_its_middle(step: dict[str, Any] | None) -> None:
     """In virtual time, with Kafka's own coordinator: no two readers, nothing lost, no commit goes back."""

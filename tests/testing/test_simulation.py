@@ -16,11 +16,7 @@ import pytest
 from apportion.errors import BadInput
 from apportion.testing.simulation import SimulationFailed, schedules, simulate, stand_ins
 
-pytestmark = [
-    pytest.mark.broker,  # it needs Java, and Kafka's jars
-    # Threads of real clients that earlier tests of this process left behind end when they meet the stand-ins.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
-]
+pytestmark = pytest.mark.broker  # it needs Java, and Kafka's jars
 
 
 def simulation(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
