@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from apportion.pipeline import end_samples
-from apportion.tables import documents
+from tools import tables as documents
 
 
 def moment(ms: int) -> datetime:

@@ -9,14 +9,15 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from apportion.tables import documents, schemas
+from apportion.tables import schemas
+from tools import tables as documents
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", documents.documents())
 def test_the_files_are_what_the_columns_say(name: str) -> None:
-    """Made by ``python -m apportion.tables.documents docs``."""
+    """Made by ``python -m tools.tables docs``."""
     assert (ROOT / "docs" / name).read_text(encoding="utf-8") == documents.documents()[name]()
 
 

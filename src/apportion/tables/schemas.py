@@ -1,7 +1,7 @@
 """Every table of the pipeline: its columns, what they mean, when they are null, and the order of its rows.
 
 All that speaks of columns is made from this file: Spark's types and Arrow's, ``docs/tables.md``, the data contract and
-dbt's sources (``python -m apportion.tables.documents docs``). All columns are nullable for an engine; which ones really
+dbt's sources (``python -m tools.tables docs``). All columns are nullable for an engine; which ones really
 can be null stands here. Times are UTC. Columns may be added, never renamed.
 
 ``silver/ends`` holds every sample that was ever taken, ``silver/topics`` the newest alone; ``silver/gaps`` says which
@@ -78,9 +78,16 @@ class Table:
     follows: str = "records"
 
 
-def column(name: str, kind: Kind, comment: str, null: str = "") -> Column:
-    """A column with its meaning, and when it is null ("" for never)."""
-    return Column(name, kind, comment, null)
+def struct(*columns: Column) -> Struct:
+    """Named values."""
+    return Struct(columns)
+
+
+def table(
+    rows: str, *columns: Column, order: tuple[str, ...], day: str | None = None, follows: str = "records"
+) -> Table:
+    """One table; what is said of it is explained at ``Table``."""
+    return Table(rows, Struct(columns), order, day, follows)
 
 
 def fingerprint() -> str:
@@ -127,494 +134,389 @@ def _arrow(kind: Kind) -> pa.DataType:
 # -- pieces ----------------------------------------------------------------------------------------------------------
 
 HELD: Final = Many(
-    Struct(
-        [
-            column("topic", _STRING, "topic"),
-            column("partitions", Many(_INT), "partition ids, in the order of the bytes"),
-        ]
+    struct(
+        Column("topic", _STRING, "topic"),
+        Column("partitions", Many(_INT), "partition ids, in the order of the bytes"),
     )
 )
 """Partitions topic by topic."""
 
 _SOURCE: Final = [
-    column("source_partition", _INT, "partition of `__consumer_offsets` that held the record"),
-    column("source_offset", _LONG, "offset of the record there: within a group, the order of events"),
+    Column("source_partition", _INT, "partition of `__consumer_offsets` that held the record"),
+    Column("source_offset", _LONG, "offset of the record there: within a group, the order of events"),
 ]
-_AT: Final = column("at", _TIME, "the record's timestamp")
-_TOMBSTONE: Final = column("tombstone", _BOOLEAN, "the record has no value: it deletes its key")
+_PLACE: Final = (
+    Column("group", _STRING, "group"),
+    Column("topic", _STRING, "topic"),
+    Column("partition", _INT, "partition"),
+)
+_AT: Final = Column("at", _TIME, "the record's timestamp")
+_TOMBSTONE: Final = Column("tombstone", _BOOLEAN, "the record has no value: it deletes its key")
 
-MEMBER: Final = Struct(
-    [
-        column("member_id", _STRING, "id that the coordinator gave"),
-        column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
-        column("client_id", _STRING, "`client.id`; personal data"),
-        column("host", _STRING, "address as the broker saw it; personal data"),
-        column("rack", _STRING, "`client.rack`", "not set"),
-        column("topics", _STRINGS, "its subscription; empty where its bytes are not ours to read"),
-        column("owned", HELD, "what it said it owned when it joined"),
-        column("owned_generation", _INT, "the generation of `owned`", "none said"),
-        column("assigned", HELD, "what the leader gave it"),
-        column("user_data", _BINARY, "its subscription's user data; personal data", "none sent"),
-        column("rebalance_timeout_ms", _INT, "rebalance timeout", "value version 0"),
-        column("session_timeout_ms", _INT, "session timeout"),
-        column("unreadable", _STRING, "why its subscription or assignment could not be read", "they could"),
-    ]
+MEMBER: Final = struct(
+    Column("member_id", _STRING, "id that the coordinator gave"),
+    Column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
+    Column("client_id", _STRING, "`client.id`; personal data"),
+    Column("host", _STRING, "address as the broker saw it; personal data"),
+    Column("rack", _STRING, "`client.rack`", "not set"),
+    Column("topics", _STRINGS, "its subscription; empty where its bytes are not ours to read"),
+    Column("owned", HELD, "what it said it owned when it joined"),
+    Column("owned_generation", _INT, "the generation of `owned`", "none said"),
+    Column("assigned", HELD, "what the leader gave it"),
+    Column("user_data", _BINARY, "its subscription's user data; personal data", "none sent"),
+    Column("rebalance_timeout_ms", _INT, "rebalance timeout", "value version 0"),
+    Column("session_timeout_ms", _INT, "session timeout"),
+    Column("unreadable", _STRING, "why its subscription or assignment could not be read", "they could"),
 )
 """One member of a classic generation."""
 
 # -- bronze ----------------------------------------------------------------------------------------------------------
 
-RECORDS: Final = Table(
+RECORDS: Final = table(
     "a record of `__consumer_offsets` as it came",
-    Struct(
-        [
-            column("key", _BINARY, "the record's key", "a record without one"),
-            column("value", _BINARY, "the record's value", "a tombstone"),
-            column("topic", _STRING, "`__consumer_offsets`"),
-            column("partition", _INT, "its partition"),
-            column("offset", _LONG, "its offset"),
-            column("timestamp", _TIME, "its timestamp"),
-            column("timestampType", _INT, "0: the producer's, 1: the broker's"),
-        ]
-    ),
-    ("partition", "offset"),
+    Column("key", _BINARY, "the record's key", "a record without one"),
+    Column("value", _BINARY, "the record's value", "a tombstone"),
+    Column("topic", _STRING, "`__consumer_offsets`"),
+    Column("partition", _INT, "its partition"),
+    Column("offset", _LONG, "its offset"),
+    Column("timestamp", _TIME, "its timestamp"),
+    Column("timestampType", _INT, "0: the producer's, 1: the broker's"),
+    order=("partition", "offset"),
 )
 
-ENDS: Final = Table(
+ENDS: Final = table(
     "the ends of a partition's log at one moment",
-    Struct(
-        [
-            column("topic", _STRING, "topic"),
-            column("partition", _INT, "partition"),
-            column("begin", _LONG, "log start offset"),
-            column("end", _LONG, "high watermark"),
-            column("last_stable", _LONG, "last stable offset: where `read_committed` ends"),
-            column("at", _TIME, "when it was sampled"),
-        ]
-    ),
-    ("topic", "partition", "at"),
+    Column("topic", _STRING, "topic"),
+    Column("partition", _INT, "partition"),
+    Column("begin", _LONG, "log start offset"),
+    Column("end", _LONG, "high watermark"),
+    Column("last_stable", _LONG, "last stable offset: where `read_committed` ends"),
+    Column("at", _TIME, "when it was sampled"),
+    order=("topic", "partition", "at"),
 )
 
-TOPICS: Final = Table(
+TOPICS: Final = table(
     "a partition of a topic, when the log ends were sampled",
-    Struct(
-        [
-            column("topic", _STRING, "topic"),
-            column("topic_id", _STRING, "its id as Kafka prints it, 22 characters", "unknown"),
-            column("partition", _INT, "partition"),
-            column("racks", _STRINGS, "racks that hold a replica; empty where brokers have none"),
-        ]
-    ),
-    ("topic", "partition"),
+    Column("topic", _STRING, "topic"),
+    Column("topic_id", _STRING, "its id as Kafka prints it, 22 characters", "unknown"),
+    Column("partition", _INT, "partition"),
+    Column("racks", _STRINGS, "racks that hold a replica; empty where brokers have none"),
+    order=("topic", "partition"),
 )
 
 # -- silver ----------------------------------------------------------------------------------------------------------
 
-COMMITS: Final = Table(
+COMMITS: Final = table(
     "a committed offset, or its deletion (key types 0 and 1)",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("topic", _STRING, "topic"),
-            column("partition", _INT, "partition"),
-            column("committed", _LONG, "next offset to read", "tombstone"),
-            column("leader_epoch", _INT, "leader epoch of the last message read", "tombstone, or none said"),
-            column("metadata", _STRING, "free text of the client", "tombstone"),
-            column("commit_time", _TIME, "when it was committed", "tombstone, or 292,000 years away"),
-            column("expire_time", _TIME, "when it expires", "no time of its own (all but value version 1)"),
-            column("topic_id", _STRING, "id of the topic", "tombstone, or none said"),
-            _TOMBSTONE,
-            column("value_version", _INT, "version of the value", "tombstone"),
-            *_SOURCE,
-            _AT,
-            column("key_type", _INT, "0 or 1"),
-        ]
-    ),
-    ("source_partition", "source_offset"),
-    "at",
+    *_PLACE,
+    Column("committed", _LONG, "next offset to read", "tombstone"),
+    Column("leader_epoch", _INT, "leader epoch of the last message read", "tombstone, or none said"),
+    Column("metadata", _STRING, "free text of the client", "tombstone"),
+    Column("commit_time", _TIME, "when it was committed", "tombstone, or 292,000 years away"),
+    Column("expire_time", _TIME, "when it expires", "no time of its own (all but value version 1)"),
+    Column("topic_id", _STRING, "id of the topic", "tombstone, or none said"),
+    _TOMBSTONE,
+    Column("value_version", _INT, "version of the value", "tombstone"),
+    *_SOURCE,
+    _AT,
+    Column("key_type", _INT, "0 or 1"),
+    order=("source_partition", "source_offset"),
+    day="at",
 )
 
-GENERATIONS: Final = Table(
+GENERATIONS: Final = table(
     "a record of a classic group: a generation, or the group's deletion (key type 2)",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("generation", _INT, "generation", "tombstone"),
-            column("protocol_type", _STRING, "`consumer`, `connect`, ..., or empty", "tombstone"),
-            column("protocol", _STRING, "the strategy that the members agreed on", "tombstone, or no members"),
-            column("leader", _STRING, "member id of the leader", "tombstone, or no members"),
-            _TOMBSTONE,
-            _AT,
-            column("members", Many(MEMBER), "its members; none in a tombstone"),
-            *_SOURCE,
-            column("state_time", _TIME, "when the group entered its state", "tombstone, or value version below 2"),
-            column("value_version", _INT, "version of the value", "tombstone"),
-        ]
-    ),
-    ("source_partition", "source_offset"),
-    "at",
+    Column("group", _STRING, "group"),
+    Column("generation", _INT, "generation", "tombstone"),
+    Column("protocol_type", _STRING, "`consumer`, `connect`, ..., or empty", "tombstone"),
+    Column("protocol", _STRING, "the strategy that the members agreed on", "tombstone, or no members"),
+    Column("leader", _STRING, "member id of the leader", "tombstone, or no members"),
+    _TOMBSTONE,
+    _AT,
+    Column("members", Many(MEMBER), "its members; none in a tombstone"),
+    *_SOURCE,
+    Column("state_time", _TIME, "when the group entered its state", "tombstone, or value version below 2"),
+    Column("value_version", _INT, "version of the value", "tombstone"),
+    order=("source_partition", "source_offset"),
+    day="at",
 )
 
-EPOCHS: Final = Table(
+EPOCHS: Final = table(
     "a record of a group whose broker assigns: KIP-848 (key types 3 to 8), share (10 to 15), streams (17, 19 to 23)",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column(
-                "key_type",
-                _INT,
-                "3, 11, 17 group; 4, 15 topics; 5, 10, 19 member; 6, 12, 20 target; 7, 13, 21 target of a member; "
-                "8, 14, 22 current; 23 topology",
-            ),
-            column("member_id", _STRING, "member id", "key types of a whole group"),
-            column("epoch", _INT, "epoch of types 3, 6, 8, 11, 12, 14, 17, 20, 22", "tombstone, or another type"),
-            _TOMBSTONE,
-            column("body", _STRING, "the value as Kafka's JSON", "tombstone"),
-            *_SOURCE,
-            _AT,
-            column("value_version", _INT, "version of the value", "tombstone"),
-        ]
+    Column("group", _STRING, "group"),
+    Column(
+        "key_type",
+        _INT,
+        "3, 11, 17 group; 4, 15 topics; 5, 10, 19 member; 6, 12, 20 target; 7, 13, 21 target of a member; "
+        "8, 14, 22 current; 23 topology",
     ),
-    ("source_partition", "source_offset"),
-    "at",
+    Column("member_id", _STRING, "member id", "key types of a whole group"),
+    Column("epoch", _INT, "epoch of types 3, 6, 8, 11, 12, 14, 17, 20, 22", "tombstone, or another type"),
+    _TOMBSTONE,
+    Column("body", _STRING, "the value as Kafka's JSON", "tombstone"),
+    *_SOURCE,
+    _AT,
+    Column("value_version", _INT, "version of the value", "tombstone"),
+    order=("source_partition", "source_offset"),
+    day="at",
 )
 
-REJECTS: Final = Table(
+REJECTS: Final = table(
     "a record that could not be read",
-    Struct(
-        [
-            *_SOURCE,
-            column("reason", _STRING, "what was found, and at which byte"),
-            column("key", _BINARY, "the key, whole", "a record without one"),
-            column("value", _BINARY, "the value, whole", "a tombstone"),
-            _AT,
-        ]
-    ),
-    ("source_partition", "source_offset"),
-    "at",
+    *_SOURCE,
+    Column("reason", _STRING, "what was found, and at which byte"),
+    Column("key", _BINARY, "the key, whole", "a record without one"),
+    Column("value", _BINARY, "the value, whole", "a tombstone"),
+    _AT,
+    order=("source_partition", "source_offset"),
+    day="at",
 )
 
-COUNTS: Final = Table(
+COUNTS: Final = table(
     "how many records of one kind were read; rejects are not counted here",
-    Struct(
-        [
-            column("key_type", _INT, "type of the key; 9, 16, 18 and from 24 on only counted"),
-            column("value_version", _INT, "version of the value", "tombstone"),
-            _TOMBSTONE,
-            column("records", _LONG, "how many"),
-        ]
-    ),
-    ("key_type", "tombstone", "value_version"),
+    Column("key_type", _INT, "type of the key; 9, 16, 18 and from 24 on only counted"),
+    Column("value_version", _INT, "version of the value", "tombstone"),
+    _TOMBSTONE,
+    Column("records", _LONG, "how many"),
+    order=("key_type", "tombstone", "value_version"),
 )
 
-GAPS: Final = Table(
+GAPS: Final = table(
     "a run of offsets of `__consumer_offsets` that holds no record: compaction, a transaction's marker, or a gap",
-    Struct(
-        [
-            column("source_partition", _INT, "partition of `__consumer_offsets`"),
-            column("after_offset", _LONG, "last offset before the gap; -1 at the beginning of the log"),
-            column("before_offset", _LONG, "first offset after the gap"),
-            column("missing", _LONG, "offsets between the two"),
-        ]
-    ),
-    ("source_partition", "after_offset"),
+    Column("source_partition", _INT, "partition of `__consumer_offsets`"),
+    Column("after_offset", _LONG, "last offset before the gap; -1 at the beginning of the log"),
+    Column("before_offset", _LONG, "first offset after the gap"),
+    Column("missing", _LONG, "offsets between the two"),
+    order=("source_partition", "after_offset"),
 )
 
 # -- gold ------------------------------------------------------------------------------------------------------------
 
-NEWEST: Final = Table(
+NEWEST: Final = table(
     "the newest commit that stands, for each group and partition",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("topic", _STRING, "topic"),
-            column("partition", _INT, "partition"),
-            column("committed", _LONG, "next offset to read"),
-            column("leader_epoch", _INT, "leader epoch of the last message read", "none said"),
-            column("metadata", _STRING, "free text of the client"),
-            column("commit_time", _TIME, "when it was committed", "292,000 years away"),
-            column("topic_id", _STRING, "id of the topic", "none said"),
-            *_SOURCE,
-        ]
-    ),
-    ("group", "topic", "partition"),
+    *_PLACE,
+    Column("committed", _LONG, "next offset to read"),
+    Column("leader_epoch", _INT, "leader epoch of the last message read", "none said"),
+    Column("metadata", _STRING, "free text of the client"),
+    Column("commit_time", _TIME, "when it was committed", "292,000 years away"),
+    Column("topic_id", _STRING, "id of the topic", "none said"),
+    *_SOURCE,
+    order=("group", "topic", "partition"),
     follows="commits and ends",
 )
 
-LAG: Final = Table(
+LAG: Final = table(
     "how far a group is behind on a partition",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("topic", _STRING, "topic"),
-            column("partition", _INT, "partition"),
-            column("committed", _LONG, "next offset to read", "never committed"),
-            column("begin", _LONG, "log start offset", "unknown topic"),
-            column("end", _LONG, "high watermark", "unknown topic"),
-            column("last_stable", _LONG, "last stable offset", "unknown topic"),
-            column("raw_lag", _LONG, "`end - committed`, negative where the commit is ahead", "either is unknown"),
-            column("lag", _LONG, "messages that can still be read", "unknown, or status invalid"),
-            column(
-                "status",
-                _STRING,
-                "the first that fits: never_committed, unknown_topic, invalid, unsubscribed, ahead, expired_data, ok",
-            ),
-            column("stable_lag", _LONG, "as `lag`, for a `read_committed` reader: up to `last_stable`", "unknown"),
-            column(
-                "seconds",
-                "double",
-                "age of the first unread message when log ends were last sampled",
-                "unknown, or older than the first sample",
-            ),
-            column("lost", _LONG, "messages that retention deleted unread; 0 where unsubscribed", "unknown"),
-            column("commit_time", _TIME, "when it was committed", "never committed, or 292,000 years away"),
-            column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
-            column("seconds_least", "double", "what `seconds` is at least", "unknown"),
-            column("seconds_most", "double", "what `seconds` is at most", "unknown, or older than the first sample"),
-            column("written", "double", "messages a second that the log grew by in the last 600 s", "too few samples"),
-            column("read", "double", "messages a second that were committed in the last 600 s", "too few commits"),
-            column(
-                "trend", "double", "messages a second by which the lag grows, `written - read`", "either is unknown"
-            ),
-            column(
-                "in_words",
-                _STRING,
-                "caught up, maybe at a marker (1 or 2 unread, which may be markers of transactions), keeping up "
-                "(nothing unread is older than 15 s), growing, standing, shrinking, unknown",
-            ),
-            column("catch_up_s", "double", "seconds until the lag is gone at these rates", "never, or unknown"),
-        ]
+    *_PLACE,
+    Column("committed", _LONG, "next offset to read", "never committed"),
+    Column("begin", _LONG, "log start offset", "unknown topic"),
+    Column("end", _LONG, "high watermark", "unknown topic"),
+    Column("last_stable", _LONG, "last stable offset", "unknown topic"),
+    Column("raw_lag", _LONG, "`end - committed`, negative where the commit is ahead", "either is unknown"),
+    Column("lag", _LONG, "messages that can still be read", "unknown, or status invalid"),
+    Column(
+        "status",
+        _STRING,
+        "the first that fits: never_committed, unknown_topic, invalid, unsubscribed, ahead, expired_data, ok",
     ),
-    ("group", "topic", "partition"),
+    Column("stable_lag", _LONG, "as `lag`, for a `read_committed` reader: up to `last_stable`", "unknown"),
+    Column(
+        "seconds",
+        "double",
+        "age of the first unread message when log ends were last sampled",
+        "unknown, or older than the first sample",
+    ),
+    Column("lost", _LONG, "messages that retention deleted unread; 0 where unsubscribed", "unknown"),
+    Column("commit_time", _TIME, "when it was committed", "never committed, or 292,000 years away"),
+    Column("sampled_at", _TIME, "when the log ends were sampled", "unknown topic"),
+    Column("seconds_least", "double", "what `seconds` is at least", "unknown"),
+    Column("seconds_most", "double", "what `seconds` is at most", "unknown, or older than the first sample"),
+    Column("written", "double", "messages a second that the log grew by in the last 600 s", "too few samples"),
+    Column("read", "double", "messages a second that were committed in the last 600 s", "too few commits"),
+    Column("trend", "double", "messages a second by which the lag grows, `written - read`", "either is unknown"),
+    Column(
+        "in_words",
+        _STRING,
+        "caught up, maybe at a marker (1 or 2 unread, which may be markers of transactions), keeping up "
+        "(nothing unread is older than 15 s), growing, standing, shrinking, unknown",
+    ),
+    Column("catch_up_s", "double", "seconds until the lag is gone at these rates", "never, or unknown"),
+    order=("group", "topic", "partition"),
     follows="commits and ends",
 )
 
-ROLE: Final = Struct(
-    [
-        column("role", _STRING, "active, standby or warmup task; of a share group: shared, or target"),
-        column("of", _STRING, "sub-topology, or a share group's topic"),
-        column("numbers", Many(_INT, nulls=False), "task numbers, or partitions"),
-    ]
+ROLE: Final = struct(
+    Column("role", _STRING, "active, standby or warmup task; of a share group: shared, or target"),
+    Column("of", _STRING, "sub-topology, or a share group's topic"),
+    Column("numbers", Many(_INT, nulls=False), "task numbers, or partitions"),
 )
 """What a member of a streams or share group has in one role."""
 
-GROUP_MEMBER: Final = Struct(
-    [
-        column("member_id", _STRING, "id that the coordinator, or the member, gave"),
-        column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
-        column("client_id", _STRING, "`client.id`; personal data"),
-        column("host", _STRING, "address as the broker saw it; personal data"),
-        column("rack", _STRING, "`client.rack`", "not set"),
-        column("assigned", HELD, "what it owns"),
-        column("process_id", _STRING, "process of a streams group's member", "another type"),
-        column("roles", Many(ROLE), "tasks of a streams group's member, partitions of a share group's; else none"),
-    ]
+GROUP_MEMBER: Final = struct(
+    Column("member_id", _STRING, "id that the coordinator, or the member, gave"),
+    Column("instance_id", _STRING, "`group.instance.id`", "a dynamic member"),
+    Column("client_id", _STRING, "`client.id`; personal data"),
+    Column("host", _STRING, "address as the broker saw it; personal data"),
+    Column("rack", _STRING, "`client.rack`", "not set"),
+    Column("assigned", HELD, "what it owns"),
+    Column("process_id", _STRING, "process of a streams group's member", "another type"),
+    Column("roles", Many(ROLE), "tasks of a streams group's member, partitions of a share group's; else none"),
 )
 """A member as it stands at the end."""
 
-STATE_MEMBER: Final = Struct(
-    [
-        *GROUP_MEMBER.columns,
-        column("topics", _STRINGS, "its subscription"),
-        column("session_timeout_ms", _INT, "session timeout", "a KIP-848 member"),
-    ]
+STATE_MEMBER: Final = struct(
+    *GROUP_MEMBER.columns,
+    Column("topics", _STRINGS, "its subscription"),
+    Column("session_timeout_ms", _INT, "session timeout", "a KIP-848 member"),
 )
 """A member of a group's state: its fields, and what it wants."""
 
-PARTITION: Final = Struct(
-    [
-        column("partition", _INT, "partition"),
-        column("racks", _STRINGS, "racks that hold a replica", "unknown"),
-        column("begin", _LONG, "log start offset", "unknown"),
-        column("end", _LONG, "high watermark", "unknown"),
-        column("last_stable", _LONG, "last stable offset", "unknown"),
-    ]
+PARTITION: Final = struct(
+    Column("partition", _INT, "partition"),
+    Column("racks", _STRINGS, "racks that hold a replica", "unknown"),
+    Column("begin", _LONG, "log start offset", "unknown"),
+    Column("end", _LONG, "high watermark", "unknown"),
+    Column("last_stable", _LONG, "last stable offset", "unknown"),
 )
 
-TOPIC: Final = Struct(
-    [
-        column("topic", _STRING, "topic"),
-        column("topic_id", _STRING, "its id", "unknown"),
-        column("partitions", Many(PARTITION), "its partitions"),
-    ]
+TOPIC: Final = struct(
+    Column("topic", _STRING, "topic"),
+    Column("topic_id", _STRING, "its id", "unknown"),
+    Column("partitions", Many(PARTITION), "its partitions"),
 )
 
-COMMITTED: Final = Struct(
-    [
-        column("topic", _STRING, "topic"),
-        column("partition", _INT, "partition"),
-        column("committed", _LONG, "next offset to read"),
-    ]
+COMMITTED: Final = struct(
+    Column("topic", _STRING, "topic"),
+    Column("partition", _INT, "partition"),
+    Column("committed", _LONG, "next offset to read"),
 )
 
-GROUPS: Final = Table(
+GROUPS: Final = table(
     "a group as it stands at the end",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("type", _STRING, "classic, consumer, simple (commits alone), or another name of Kafka's"),
-            column("state", _STRING, "Stable or Empty; Unreadable and why, of a group whose records cannot be folded"),
-            column("protocol", _STRING, "the strategy", "empty or simple group"),
-            column("generation", _INT, "generation, or epoch", "simple group"),
-            column("members", Many(GROUP_MEMBER), "its members"),
-        ]
-    ),
-    ("group",),
+    Column("group", _STRING, "group"),
+    Column("type", _STRING, "classic, consumer, simple (commits alone), or another name of Kafka's"),
+    Column("state", _STRING, "Stable or Empty; Unreadable and why, of a group whose records cannot be folded"),
+    Column("protocol", _STRING, "the strategy", "empty or simple group"),
+    Column("generation", _INT, "generation, or epoch", "simple group"),
+    Column("members", Many(GROUP_MEMBER), "its members"),
+    order=("group",),
     follows="commits and ends",
 )
 
-REBALANCES: Final = Table(
+REBALANCES: Final = table(
     "a rebalance: a group's record and the one before it",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("source_offset", _LONG, "offset of the later record"),
-            column("generation", _INT, "its generation"),
-            column("previous_generation", _INT, "the generation of the earlier record"),
-            column("cause", _STRING, "why, as far as the records tell"),
-            column("members", _INT, "members after it"),
-            column("joined", _STRINGS, "member ids that came"),
-            column("left", _STRINGS, "member ids that went"),
-            column(
-                "moved",
-                _INT,
-                "partitions that another member that stays had; in a streams group active tasks, here and below",
-            ),
-            column("kept", _INT, "partitions that kept their owner"),
-            column("given", _INT, "all others: partitions that no member that stays had"),
-            column("needless", _INT, "moves beyond the proved minimum", "no proof"),
-            column("duration_ms", _LONG, "from the end of the join to the assignment", "unknown"),
-            column("complete", _BOOLEAN, "nothing between the two records can be hidden"),
-            column("at", _TIME, "the later record's timestamp"),
-            column("kind", _STRING, "classic; consumer or streams for an epoch: targets, one row on key type 6 or 20"),
-            column("skipped", _INT, "generations between the two that left no record: rebalances that were broken off"),
-            column("handed", _INT, "of `moved`: what had been given up in a round before"),
-            column("dropped", _INT, "partitions that had an owner and have none"),
-            column("stopped", _INT, "partitions that stood still in it", "not classic: records tell targets alone"),
-            column("stopped_ms", _LONG, "how long each of these stood still at least", "no record tells"),
-            column("inherited", _INT, "of `given`: what a member that left had"),
-        ]
+    Column("group", _STRING, "group"),
+    Column("source_offset", _LONG, "offset of the later record"),
+    Column("generation", _INT, "its generation"),
+    Column("previous_generation", _INT, "the generation of the earlier record"),
+    Column("cause", _STRING, "why, as far as the records tell"),
+    Column("members", _INT, "members after it"),
+    Column("joined", _STRINGS, "member ids that came"),
+    Column("left", _STRINGS, "member ids that went"),
+    Column(
+        "moved", _INT, "partitions that another member that stays had; in a streams group active tasks, here and below"
     ),
-    ("group", "source_offset"),
-    "at",
+    Column("kept", _INT, "partitions that kept their owner"),
+    Column("given", _INT, "all others: partitions that no member that stays had"),
+    Column("needless", _INT, "moves beyond the proved minimum", "no proof"),
+    Column("duration_ms", _LONG, "from the end of the join to the assignment", "unknown"),
+    Column("complete", _BOOLEAN, "nothing between the two records can be hidden"),
+    Column("at", _TIME, "the later record's timestamp"),
+    Column("kind", _STRING, "classic; consumer or streams for an epoch: targets, one row on key type 6 or 20"),
+    Column("skipped", _INT, "generations between the two that left no record: rebalances that were broken off"),
+    Column("handed", _INT, "of `moved`: what had been given up in a round before"),
+    Column("dropped", _INT, "partitions that had an owner and have none"),
+    Column("stopped", _INT, "partitions that stood still in it", "not classic: records tell targets alone"),
+    Column("stopped_ms", _LONG, "how long each of these stood still at least", "no record tells"),
+    Column("inherited", _INT, "of `given`: what a member that left had"),
+    order=("group", "source_offset"),
+    day="at",
     follows="generations",
 )
 
-GOLD_EPOCHS: Final = Table(
+GOLD_EPOCHS: Final = table(
     "an epoch of a group whose broker assigns (KIP-848, streams) with its owners; classic ones: silver/generations",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("source_offset", _LONG, "offset of the record that completes it, as in gold/rebalances"),
-            column("epoch", _INT, "epoch"),
-            column("kind", _STRING, "consumer or streams"),
-            column("protocol", _STRING, "the broker's strategy", "no members"),
-            column(
-                "members",
-                Many(GROUP_MEMBER),
-                "its members; `assigned`: what the epoch gives them. A static one may restart in it, as another id",
-            ),
-            _AT,
-        ]
+    Column("group", _STRING, "group"),
+    Column("source_offset", _LONG, "offset of the record that completes it, as in gold/rebalances"),
+    Column("epoch", _INT, "epoch"),
+    Column("kind", _STRING, "consumer or streams"),
+    Column("protocol", _STRING, "the broker's strategy", "no members"),
+    Column(
+        "members",
+        Many(GROUP_MEMBER),
+        "its members; `assigned`: what the epoch gives them. A static one may restart in it, as another id",
     ),
-    ("group", "source_offset"),
-    "at",
+    _AT,
+    order=("group", "source_offset"),
+    day="at",
     follows="generations",
 )
 
-WHATIF: Final = Table(
+WHATIF: Final = table(
     "what a strategy would have done with a group, under a scenario",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("assignor", _STRING, "strategy, with settings that are not its defaults"),
-            column("scenario", _STRING, "scenario"),
-            column("generations", _INT, "generations walked"),
-            column("moves", _LONG, "partitions moved in all", "error"),
-            column("load_min", _INT, "fewest partitions of a member, at the end", "error, or nobody"),
-            column("load_max", _INT, "most partitions of a member, at the end", "error, or nobody"),
-            column("rack_misses", _INT, "partitions whose owner is in none of their racks", "racks unknown"),
-            column(
-                "lag_max",
-                _LONG,
-                "lag of the most loaded member, by the log ends sampled first after the group's newest record",
-                "a replay, or lag unknown",
-            ),
-            column("error", _STRING, "why there is no answer", "there is one"),
-            column(
-                "moves_then",
-                _LONG,
-                "partitions that really moved between members that stayed",
-                "not a replay, or error",
-            ),
-            column("proof", _STRING, "goals whose answer is proved best, with commas", "none, or a replay"),
-            column(
-                "load_min_then",
-                _INT,
-                "fewest partitions that a member really had, at the end",
-                "not a replay, or error",
-            ),
-            column(
-                "load_max_then", _INT, "most partitions that a member really had, at the end", "not a replay, or error"
-            ),
-            column(
-                "rack_misses_then",
-                _INT,
-                "partitions whose real owner was in none of their racks, at the end",
-                "not a replay, error, or racks unknown",
-            ),
-            column(
-                "lag_max_then",
-                _LONG,
-                "lag of the most loaded member as the group stands, by the same log ends",
-                "not as-is, error, or lag unknown",
-            ),
-        ]
+    Column("group", _STRING, "group"),
+    Column("assignor", _STRING, "strategy, with settings that are not its defaults"),
+    Column("scenario", _STRING, "scenario"),
+    Column("generations", _INT, "generations walked"),
+    Column("moves", _LONG, "partitions moved in all", "error"),
+    Column("load_min", _INT, "fewest partitions of a member, at the end", "error, or nobody"),
+    Column("load_max", _INT, "most partitions of a member, at the end", "error, or nobody"),
+    Column("rack_misses", _INT, "partitions whose owner is in none of their racks", "racks unknown"),
+    Column(
+        "lag_max",
+        _LONG,
+        "lag of the most loaded member, by the log ends sampled first after the group's newest record",
+        "a replay, or lag unknown",
     ),
-    ("group", "scenario", "assignor"),
+    Column("error", _STRING, "why there is no answer", "there is one"),
+    Column("moves_then", _LONG, "partitions that really moved between members that stayed", "not a replay, or error"),
+    Column("proof", _STRING, "goals whose answer is proved best, with commas", "none, or a replay"),
+    Column("load_min_then", _INT, "fewest partitions that a member really had, at the end", "not a replay, or error"),
+    Column("load_max_then", _INT, "most partitions that a member really had, at the end", "not a replay, or error"),
+    Column(
+        "rack_misses_then",
+        _INT,
+        "partitions whose real owner was in none of their racks, at the end",
+        "not a replay, error, or racks unknown",
+    ),
+    Column(
+        "lag_max_then",
+        _LONG,
+        "lag of the most loaded member as the group stands, by the same log ends",
+        "not as-is, error, or lag unknown",
+    ),
+    order=("group", "scenario", "assignor"),
     follows="commits and ends",
 )
 
-GROUP_STATE: Final = Table(
+GROUP_STATE: Final = table(
     "all that a strategy needs to know of a group's present: the arrays that gold/whatif is made from",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("type", _STRING, "as in gold/groups"),
-            column("state", _STRING, "Stable or Empty; Unreadable and why, of a group whose records cannot be folded"),
-            column("protocol", _STRING, "the strategy", "empty or simple group"),
-            column("generation", _INT, "generation, or epoch", "simple group"),
-            column("readable", _BOOLEAN, "whether the members' bytes are those of consumers"),
-            column("members", Many(STATE_MEMBER), "its members"),
-            column(
-                "topics",
-                Many(TOPIC),
-                "topics that it wants, ever wanted or has commits on, as far as they are known",
-            ),
-            column("commits", Many(COMMITTED), "its standing commits"),
-        ]
+    Column("group", _STRING, "group"),
+    Column("type", _STRING, "as in gold/groups"),
+    Column("state", _STRING, "Stable or Empty; Unreadable and why, of a group whose records cannot be folded"),
+    Column("protocol", _STRING, "the strategy", "empty or simple group"),
+    Column("generation", _INT, "generation, or epoch", "simple group"),
+    Column("readable", _BOOLEAN, "whether the members' bytes are those of consumers"),
+    Column("members", Many(STATE_MEMBER), "its members"),
+    Column(
+        "topics",
+        Many(TOPIC),
+        "topics that it wants, ever wanted or has commits on, as far as they are known",
     ),
-    ("group",),
+    Column("commits", Many(COMMITTED), "its standing commits"),
+    order=("group",),
     follows="commits and ends",
 )
 
-VERDICTS: Final = Table(
+VERDICTS: Final = table(
     "Burrow's word on a group's partition",
-    Struct(
-        [
-            column("group", _STRING, "group"),
-            column("topic", _STRING, "topic"),
-            column("partition", _INT, "partition"),
-            column(
-                "verdict", _STRING, "OK, WARN, STALL, REWIND or STOP; OK where unsubscribed, or 1 or 2 messages wait"
-            ),
-            column("lag", _LONG, "messages that can still be read", "unknown, or status invalid"),
-            column("window", _INT, "commits that were looked at, at most ten"),
-            column("first_commit", _TIME, "when the oldest of them was made", "no commit has a time"),
-            column("last_commit", _TIME, "when the newest of them was made", "no commit has a time"),
-        ]
-    ),
-    ("group", "topic", "partition"),
+    *_PLACE,
+    Column("verdict", _STRING, "OK, WARN, STALL, REWIND or STOP; OK where unsubscribed, or 1 or 2 messages wait"),
+    Column("lag", _LONG, "messages that can still be read", "unknown, or status invalid"),
+    Column("window", _INT, "commits that were looked at, at most ten"),
+    Column("first_commit", _TIME, "when the oldest of them was made", "no commit has a time"),
+    Column("last_commit", _TIME, "when the newest of them was made", "no commit has a time"),
+    order=("group", "topic", "partition"),
     follows="commits and ends",
 )
 

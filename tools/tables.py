@@ -1,6 +1,6 @@
 """What others are told of the tables, from their columns: a page, a data contract (ODCS 3.1), dbt's sources.
 
-python -m apportion.tables.documents docs        writes docs/tables.md and docs/tables/*.yaml
+python -m tools.tables docs        writes docs/tables.md and docs/tables/*.yaml
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HEAD: Final = """# Tables
 
 Every table and column of the [pipeline](pipeline.md). Also as a data contract (Open Data Contract Standard 3.1),
 [odcs.yaml](tables/odcs.yaml), and as dbt's sources with paths for dbt-duckdb, [sources.yml](tables/sources.yml). All
-are generated from `src/apportion/tables/schemas.py` by `python -m apportion.tables.documents docs`; do not edit.
+are generated from `src/apportion/tables/schemas.py` by `python -m tools.tables docs`; do not edit.
 
 Each table is a folder of Parquet files. Times are UTC, `int` has 32 bits, `bigint` 64. A file named
 `2026-11-21-00000.parquet` holds the rows of one UTC day (by the column named under "a file a day"): read a day
@@ -28,7 +28,7 @@ with `2026-11-21-*.parquet`, delete it with `rm`. Rows are sorted by the columns
 VERSION: Final = "1.2.0"
 """Of the contract: its second number rises with a new column or table."""
 
-MADE_FROM: Final = "Made from src/apportion/tables/schemas.py by python -m apportion.tables.documents; do not edit."
+MADE_FROM: Final = "Made from src/apportion/tables/schemas.py by python -m tools.tables; do not edit."
 _LOGICAL: Final = {
     "string": "string", "int": "integer", "bigint": "integer", "double": "number", "boolean": "boolean",
     "timestamp": "timestamp", "binary": "string",
