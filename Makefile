@@ -60,9 +60,8 @@ record: setup ## run the scripted workload on a real broker and write the demo's
 	@$(PY) -m tools.record
 	@$(PY) -m tools.recording.as_text
 
-record-tests: setup ## record what tests read of a real broker anew: streams and share groups, answers to our readers
+record-tests: setup ## record what tests read of a real broker again: streams and share groups
 	@$(PY) -m tools.record_task_groups
-	@$(PY) -m tools.record_cluster
 
 bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python side by side; writes BENCHMARKS.md
 	@$(PY) -m bench

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,16 +13,13 @@ import pytest
 import apportion
 from apportion.acting.rule import Acting
 from apportion.clients.group import acting as acting_module
-from apportion.clients.group.acting import LagWatch, PinnedPlan
+from apportion.clients.group.acting import PinnedPlan
 from apportion.clients.group.bridge import bridge_for
 from apportion.clients.lag_feed import LagFeed
 from apportion.errors import BadInput
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
 from apportion.model.plan import Answer
-
-ACTING = Acting(gain=0.2, hold_s=10, rest_s=30, horizon_s=30)
-COUNTED, FREE_COUNTS = (apportion.find("cooperative-lag-aware", {"max_skew": n}) for n in (0, 9))
 
 
 def group_of(sizes: dict[str, int] | None = None, name: str = "g", **owned: dict[str, list[int]]) -> Group:
@@ -36,31 +32,6 @@ def group_of(sizes: dict[str, int] | None = None, name: str = "g", **owned: dict
 
 
 GROUP = group_of(a={"t": [0, 1]}, b={"t": [2, 3]})
-
-
-class Feed:
-    """Offsets as of a moment."""
-
-    def __init__(self) -> None:
-        self.asked_s: float | None = None
-        self.on_nudge: Any = None
-        self.lag = [0, 0, 0, 0]
-        self.asked: list[tuple[str, ...]] = []
-
-    def table(self, topics: Any) -> Any:
-        self.asked.append(tuple(topics))
-        end = 10_000 + int((self.asked_s or 0.0) * 100)
-        return {"t": {p: {"begin": 0, "end": end, "committed": end - lag} for p, lag in enumerate(self.lag)}}, None
-
-
-class Consumer:
-    """What the watch asks to join once more."""
-
-    def __init__(self) -> None:
-        self.ended, self.asked = False, 0
-
-    def ask_rejoin(self) -> None:
-        self.asked += 1
 
 
 @pytest.fixture
@@ -85,13 +56,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(acting_module, "threading", SimpleNamespace(Thread=Thread, Lock=threading.Lock))
     monkeypatch.setattr(acting_module, "time", SimpleNamespace(monotonic=lambda: told.s, sleep=sleep))
     return told
-
-
-def watching(learned: bool = False) -> tuple[LagWatch, Feed, Consumer]:
-    feed, consumer = Feed(), Consumer()
-    watch = LagWatch(ACTING, feed, COUNTED, FREE_COUNTS, learned=learned)
-    watch.serve(lambda: consumer)
-    return watch, feed, consumer
 
 
 def test_a_pinned_plan_fits_its_own_group_alone() -> None:
@@ -165,16 +129,3 @@ def test_acting_frees_counts_unless_max_skew_is_given_and_learns_speeds_unless_a
         assert loop.strategy.max_skew == options.get("max_skew", 3)
         assert loop.learned == ("capacity" not in options)
     assert loop_of("cooperative-sticky").strategy == apportion.find("cooperative-sticky")
-
-
-def test_a_stuck_partition_is_told_once(clock: Any, caplog: pytest.LogCaptureFixture) -> None:
-    watch, feed, _ = watching(learned=True)
-    watch.led(GROUP, GROUP.owner)
-    stuck = 0
-    for at in range(101, 301, 5):
-        stuck += 500
-        feed.lag = [0, stuck, 0, 0]
-        feed.asked_s = float(at)
-        watch._look()
-    (warned,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert warned.startswith("group 'g': t-1: unread, although the owner keeps up with the rest.")

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import base64
 import random
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
 
 import apportion
 from apportion import assignors
-from apportion.arrays import Ints
 from apportion.assignors.failover import Priority
-from apportion.assignors.lag_aware import LagAware
 from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import BadInput
-from apportion.model.group import Group
-from apportion.strategy import registry
 from apportion.strategy.codec import Holding
 from apportion.wire.subscription import Subscription
 from apportion.wire.user_data import write_stream_join
@@ -89,50 +82,6 @@ def test_a_few_bytes_are_no_claims_by_the_million() -> None:
     sent = {n: write_stream_join(tuple(range(n)), 5) for n in (1024, 1025)}
     lost = [StreamJoin().read(Subscription(topics[:1024], sent[n])).lost for n in sent]
     assert lost == [None, "1,025 numbers in each of 1,024 topics"]
-
-
-def test_by_capacity_the_goal_is_called_by_its_scope() -> None:
-    topic = [{"partition": p, "lag": 10 * p} for p in range(6)]
-    group = {"topics": {"t": topic}, "members": {"a": {"topics": ["t"], "capacity": 2}, "b": {"topics": ["t"]}}}
-    proofs = {scope: apportion.plan(group, "lag-aware", {"scope": scope}).proof for scope in ("topic", "group")}
-    assert "topic-balance" in proofs["topic"]
-    assert "topic-balance" not in proofs["group"]
-    assert "balance" in proofs["group"]
-
-
-def test_a_strategy_made_in_python_has_the_same_bounds() -> None:
-    with pytest.raises(BadInput, match="one of topic, group"):
-        LagAware(scope="world")  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """A strategy of somebody else with a limit that may be left out."""
-
-    limit: int | None = 3
-    name: ClassVar[str] = "at-most"
-    goals: ClassVar[tuple[str, ...]] = ("balance",)
-
-    def assign(self, group: Group) -> Ints:
-        return np.full(group.P, -1, dtype=np.int64)
-
-
-def test_a_setting_that_may_be_left_out_is_read_from_texts_and_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "known", lambda: {"at-most": AtMost})
-    read = [assignors.find("at-most", {"limit": value}) for value in (None, "5", 7)]
-    assert read == [AtMost(None), AtMost(5), AtMost(7)]
-    with pytest.raises(BadInput, match="an integer"):
-        assignors.find("at-most", {"limit": "many"})
-
-
-def test_weights_are_summed_to_the_last_bit_whatever_their_sizes() -> None:
-    """0.1 is a whole number of 2**-55; 300 of these do not fit into 64 bits."""
-    topic = [{"partition": p, "weight": weight} for p, weight in enumerate([0.1, 300.0, 300.0])]
-    plan = apportion.plan({"topics": {"t": topic}, "members": {"a": {"topics": ["t"]}}}, "lag-aware", {"by": "weight"})
-    assert plan.measures["weight_max"] == 600.1
-    heaviest = getattr(plan.answer.certificate, "heaviest", None)
-    assert isinstance(heaviest, int)
-    assert heaviest == Fraction(0.1) * 2**55 + 600 * 2**55
 
 
 def test_members_of_one_host_share_their_state_so_that_its_standby_is_elsewhere() -> None:

@@ -143,6 +143,17 @@ def test_a_member_that_joins_meanwhile_has_the_group_planned_anew(quick: None) -
     assert leader.plans[-1].members == 3
 
 
+def test_a_nudge_makes_the_leader_join_again_and_nobody_else(quick: None) -> None:
+    leader = Leader([0, 0, 0, 0])
+    assert leader.feed.on_nudge is not None
+    assert not leader.feed.on_nudge(), "it leads nothing yet"
+    leader.rebalance(a=[0, 1], b=[2, 3])
+    assert leader.feed.on_nudge()
+    assert leader.consumer.asked.is_set()
+    leader.consumer.ended = True
+    assert not leader.feed.on_nudge()
+
+
 def test_it_asks_once_and_a_member_that_does_not_lead_never(quick: None, caplog: pytest.LogCaptureFixture) -> None:
     leader = Leader([5000, 5000, 0, 0])
     leader.feed.refresh()

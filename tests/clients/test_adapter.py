@@ -160,32 +160,3 @@ def test_aiokafka_is_never_asked_for_a_name_that_no_topic_can_have(monkeypatch: 
 def test_what_the_broker_alone_runs_is_refused_with_what_to_do(name: str) -> None:
     with pytest.raises(BadInput, match=rf"broker alone runs.*group.remote.assignor={name.removeprefix('broker-')}"):
         kafka_python.assignor(name)
-
-
-@pytest.mark.parametrize("rack", [None, "r1"])
-def test_aiokafka_watches_the_sizes_that_the_client_itself_counts(rack: str | None) -> None:
-    """The client makes a set of all ids of each topic to count them; racks stand beside where they matter."""
-
-    async def counted() -> tuple[dict[str, Any], dict[str, int]]:
-        consumer = AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1", group_id="g")
-        ours = aio_kafka.assignor("sticky", rack=rack)
-        coordinator = GroupCoordinator(consumer._client, consumer._subscription, group_id="g", assignors=[ours])
-        consumer._client._topics = {"a", "b", "unwatched"}
-        topics = [
-            (0, name, False, [(0, p, 1, [1], [1]) for p in range(size)])
-            for name, size in (("a", 3), ("b", 0), ("unwatched", 2))
-        ]
-        brokers = [(1, "127.0.0.1", 1, "r1")]
-        consumer._client.cluster.update_metadata(MetadataResponse_v1(brokers, 0, topics))
-        coordinator._group_subscription = {"a", "b", "without metadata"}
-        both = coordinator._get_metadata_snapshot(), GroupCoordinator._get_metadata_snapshot(coordinator)
-        await coordinator.close()
-        await consumer.stop()
-        return both
-
-    ours, theirs = asyncio.run(counted())
-    assert theirs == {"a": 3, "b": 0, "without metadata": 0}
-    if rack is None:
-        assert ours == theirs
-    else:
-        assert ours == {"a": (3, [("r1",)] * 3), "b": (0, []), "without metadata": (0, [])}

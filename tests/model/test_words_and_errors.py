@@ -69,9 +69,3 @@ def test_the_face_has_what_it_names_and_says_what_it_has_not() -> None:
     for name, words in (("plans", r"^module 'apportion' has no attribute 'plans'$"), ("Plans", "Plans"), ("", "''")):
         with pytest.raises(AttributeError, match=words):
             getattr(apportion, name)
-
-
-def test_the_face_lists_every_strategy_and_what_it_exports() -> None:
-    names = dir(apportion)
-    assert {kind.__name__ for kind in apportion.known().values()} <= set(names)
-    assert set(apportion.__all__) <= set(names)

@@ -16,7 +16,7 @@ from apportion.history.commits import CommittedOffset, GroupCommits
 from apportion.history.lag_time import NEAR
 from apportion.history.stood_still import standstills
 from apportion.history.verdicts import WINDOW
-from apportion.pipeline import end_samples, fold_rows, group_rows, lag_tables, newest_commits
+from apportion.pipeline import end_samples, fold_rows, group_rows, newest_commits
 from apportion.sources.load_history import load_histories
 from apportion.tables import schemas
 from apportion.tables.schemas import arrow_schema
@@ -137,25 +137,6 @@ def test_commits_that_meet_at_an_offset_come_in_one_order_however_they_came() ->
         assert [tuple(row[name] for name in names) for row in found] == expected
 
 
-def test_words_of_bodies_are_told_by_group_and_what_a_fold_reads_by_its_stored_names() -> None:
-    epochs = pa.table({
-        "group": ["g", "h", "g", "h"],
-        "body": ['{"topicName":"orders","x":"a b"}', None, '{"topicName":"orders","y":"ads.eu-1"}', "[]"],
-    })  # fmt: skip
-    found = group_rows.topics_named(epochs)
-    assert sorted(map(tuple, (row.values() for row in found.to_pylist()))) == [
-        ("g", "ads.eu-1"), ("g", "orders"), ("g", "topicName"), ("g", "x"), ("g", "y")
-    ]  # fmt: skip
-    assert group_rows.topics_named(epochs.slice(1, 1)).schema == found.schema
-    assert group_rows.read_by_compact("generations") == [
-        "group", "source_offset", "at", "tombstone", "generation", "protocol_type", "protocol", "state_time",
-        "members", "source_partition",
-    ]  # fmt: skip
-    assert group_rows.read_by_compact("epochs") == [
-        "group", "source_offset", "at", "tombstone", "key_type", "member_id", "epoch", "body", "source_partition",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("known", [False, True])
 def test_a_commit_without_a_time_is_none_of_the_recent_ones(known: bool) -> None:
     """Nor is a deletion; also where the build before kept some."""
@@ -227,29 +208,6 @@ def test_samples_are_the_fewer_the_older_and_thinned_again_and_again_they_are_th
         span = [((moments[-1] - at) // NEAR).bit_length() - 1 if moments[-1] - at > 600_000 else 0 for at in moments]
         stays = [a for (a, b), s in zip(pairwise(moments), span[:-1], strict=True) if a >> s != b >> s]
         assert [row["end"] for row in once.to_pylist() if row["partition"] == p] == [*stays, moments[-1]]
-
-
-def test_a_task_judges_the_same_in_pieces_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, _ = records(9)
-    left = asked_of(commits_of(rows), 0)
-    ends = [
-        {"topic": t, "partition": p, "begin": 0, "end": 3 + n, "last_stable": 3, "at": moment(T0 + 4_000 * n)}
-        for t in ("a", "ü")
-        for p in (0, 1)
-        for n in range(3)
-    ]
-    known = end_samples.described(table(ends, schemas.ENDS, None), arrow_schema(schemas.TOPICS).empty_table())
-    tables = {**left, "logs": known}
-    whole = lag_tables.lag_tables(tables, T0 + 8_000, 0)
-    turned = {**tables, "logs": known.take(pa.array(range(known.num_rows)[::-1]))}
-    assert lag_tables.lag_tables(turned, T0 + 8_000, 0) == whole, "in whatever order logs come"
-    monkeypatch.setattr(lag_tables, "SAMPLES_AT_ONCE", 5)
-    assert len(list(lag_tables.LagRows.of(tables).pieces())) > 10
-    pieces = lag_tables.lag_tables(tables, T0 + 8_000, 0)
-    assert {name: one.to_pylist() for name, one in pieces.items()} == {
-        name: one.to_pylist() for name, one in whole.items()
-    }
-    assert whole["lag"].num_rows == newest_commits.newest(left["places"]).num_rows > whole["verdicts"].num_rows > 5
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import socket
 import ssl
@@ -11,13 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apportion.errors import ApportionError
 from apportion.serve import protocol, server
 from apportion.serve.access import Access
 from apportion.serve.collector import Collector
@@ -93,54 +90,6 @@ def until(holds: Callable[[], Any]) -> Any:
     return found
 
 
-def test_it_answers_counts_its_connections_and_ends_with_its_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(monkeypatch) as (port, uvicorn):
-        one = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
-        for path, status in (("/healthz", 200), ("/readyz", 503), ("/nowhere", 404)):
-            one.request("GET", path)
-            answer = one.getresponse()
-            assert (answer.status, bool(answer.read())) == (status, True)
-            assert "server" not in {name.lower() for name, _ in answer.getheaders()}
-        one.request("GET", "/metrics")
-        told = one.getresponse().read().decode()
-        assert "apportion_scrape_connections 1.0" in told
-        assert 'apportion_scrape_answers_total{path="other",status="404"} 1.0' in told
-        with connected(port) as watching:
-            watching.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            until(lambda: uvicorn._server.hub.viewers == 1)
-            assert b"retry: 3000" in told_until(watching, b"retry: 3000")
-            uvicorn.config.timeout_graceful_shutdown = 10 * PATIENCE_S  # it ends by itself, not by that
-            uvicorn.handle_exit(signal.SIGTERM, None)
-            assert not uvicorn.force_exit
-            rest(watching)
-        one.close()
-
-
-def test_a_name_that_is_not_this_machines_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(monkeypatch) as (port, _):
-        for host, status in ((b"evil.example", b"421"), (b"localhost:%d" % port, b"200")):
-            with connected(port) as one:
-                one.sendall(b"GET /api/v1/groups HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host)
-                assert rest(one).startswith(b"HTTP/1.1 " + status)
-
-
-def test_a_head_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "HEAD_S", 1.0)
-    with running(monkeypatch) as (port, uvicorn):
-        with connected(port) as silent, connected(port) as slow, connected(port) as second:
-            slow.sendall(b"GET / HTTP/1.1\r\nHost: local")
-            second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert b"alive" in told_until(second, b"alive")
-            second.sendall(b"GET /heal")
-            assert [rest(one) for one in (silent, slow, second)] == [b"", b"", b""]
-        until(lambda: not uvicorn.server_state.connections)
-        with connected(port) as whole:
-            whole.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert whole.recv(65536)
-            time.sleep(1.3)
-            assert uvicorn._server.hub.viewers == 1, "what is being answered has no deadline for its head"
-
-
 def test_beyond_the_limit_the_oldest_idle_connection_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 2)
     with running(monkeypatch) as (port, uvicorn):
@@ -163,22 +112,6 @@ def test_beyond_the_limit_the_oldest_idle_connection_makes_room(monkeypatch: pyt
                 assert rest(three) == b"", "where all are busy it is the newest"
 
 
-def test_what_is_no_http_is_refused_and_ends_an_answer_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    with running(monkeypatch) as (port, uvicorn):
-        with connected(port) as one:
-            one.sendall(b"\x00\x01\r\n\r\n")
-            assert rest(one).startswith(b"HTTP/1.1 400 ")
-        with connected(port) as one:
-            one.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20_000)
-            assert rest(one)[:13] in (b"HTTP/1.1 400 ", b"")
-        with connected(port) as one:
-            one.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
-            until(lambda: uvicorn._server.hub.viewers == 1)
-            one.sendall(b"ZZ\r\n")
-            rest(one)
-        until(lambda: uvicorn._server.hub.viewers == 0)
-
-
 def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(monkeypatch) as (port, uvicorn):
         uvicorn._server.answers.group_json = lambda name: b"x" * 30_000_000
@@ -195,22 +128,6 @@ def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.Monke
                 until(lambda: not uvicorn.server_state.connections)
             assert (len(rest(one)) > 30_000_000) is not slow
             one.close()
-
-
-def test_what_cannot_be_used_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(server.sys, "setswitchinterval", lambda _: None)  # type: ignore[attr-defined]
-    (tmp_path / "key.pem").write_text("-----BEGIN ENCRYPTED PRIVATE KEY-----\n")
-    (tmp_path / "crt.pem").write_text("no certificate")
-    key, crt = str(tmp_path / "key.pem"), str(tmp_path / "crt.pem")
-
-    def told(listen: Listen) -> str:
-        with pytest.raises(ApportionError) as caught:
-            server.run(SETTINGS, NOBODY, listen, Access(), lambda _: None)
-        return str(caught.value)
-
-    needed = f"--tls-key: found an encrypted key; needed a plain one: openssl pkey -in {key} -out key.pem."
-    assert told(Listen("127.0.0.1", 0, crt, key)) == needed
-    assert re.fullmatch(rf"TLS: {crt} and {crt} cannot be used: .+\.", told(Listen("127.0.0.1", 0, crt, crt)))
 
 
 def test_a_greeting_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tests.support.examples import examples
 import apportion
 from apportion.errors import BadInput
 from apportion.sizing.bounds import least_members, lightest_set
-from apportion.sizing.packing import Packing
 from apportion.sizing.problem import SizingProblem, in_units
 from apportion.sizing.size import Sizing
 
@@ -316,22 +315,6 @@ def test_partitions_that_do_not_fit_beside_each_other_count_one_by_one() -> None
     assert least_members(SizingProblem([34] * 6, [100], 100, [0] * 6)) == 3
 
 
-@pytest.mark.parametrize(
-    ("fields", "sentence"),
-    [
-        ({"capacity": 0}, "capacity: found 0"), ({"capacity": float("nan")}, "capacity"),
-        ({"capacity": True}, "capacity"), ({"capacity": 1, "by": "bytes"}, "by: found 'bytes'"),
-        ({"capacity": 1, "members": (3, 2)}, "members: found 3..2"),
-        ({"capacity": 1, "prefer": "speed"}, "prefer"), ({"capacity": 1, "threads": 0}, "threads"),
-        ({"capacity": 1, "like": "m9"}, "no member is named 'm9'"),
-        ({"capacity": 1, "by": "partitions", "catch_up": 5}, "partitions have no pace"),
-    ],
-)  # fmt: skip
-def test_a_bad_question_is_refused_in_a_sentence(fields: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(BadInput, match=sentence):
-        apportion.size(group([1], [0], 1), **fields)
-
-
 def test_without_weights_it_must_be_said_what_is_counted() -> None:
     raw = {"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}
     with pytest.raises(BadInput, match="no partition's weight is known"):
@@ -448,29 +431,6 @@ def test_limits_that_no_number_of_whole_processes_keeps_are_said_to_be_such(
     assert apportion.size(raw, capacity=1000, members=(near, near), threads=4).advised.members == near
     with pytest.raises(BadInput, match=r"members: found 100001..100002; needed at most 100,000"):
         apportion.size(raw, capacity=1000, members=(100_001, 100_002))
-
-
-def test_a_group_of_ten_thousand_partitions_takes_a_bounded_number_of_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a look costs grows with the partitions of a member, so that fuller members may be looked at less often."""
-    topics = {f"t{i}": [{"partition": p, "weight": (p * 37 + i) % 101} for p in range(500)] for i in range(20)}
-    raw: dict[str, Any] = {
-        "group": "g",
-        "topics": topics,
-        "members": {f"m{m}": {"topics": [*topics]} for m in range(100)},
-    }
-    for member, owned in apportion.plan(raw, "roundrobin").assignment.items():
-        raw["members"][member] |= {"owned": owned, "generation": 1}
-    looked_at, ahead = [0], Packing.ahead
-
-    def counted(packing: Packing, m: int, without: int = -1, plus: int = -1) -> float:
-        looked_at[0] += len(packing.items[m])
-        return ahead(packing, m, without, plus)
-
-    monkeypatch.setattr(Packing, "ahead", counted)
-    sizing = apportion.size(raw, capacity=7000, by="weight")
-    shown = sizing.to_dict()
-    assert min(one["members"] for one in shown["frontier"]) == shown["bound"] == 72
-    assert 0 < looked_at[0] < 6_000_000
 
 
 def test_partitions_without_work_stay_where_they_are() -> None:

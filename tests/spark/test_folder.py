@@ -134,24 +134,6 @@ def test_days_get_their_own_files(tmp_path: Path) -> None:
     assert found == {"2023-11-14-7.parquet": [0, 3], "2023-11-15-7.parquet": [1], "undated-7.parquet": [2]}
 
 
-def test_offsets_and_times_are_stored_without_a_dictionary(tmp_path: Path) -> None:
-    """In a table with a row a partition texts alone have one; elsewhere numbers do too, as those inside of lists."""
-    of_place = dict.fromkeys(arrow_schema(COMMITS).names) | {"group": "g", "topic": "t", "partition": 1, "at": 1}
-    of_place |= {"committed": 5, "source_partition": 0, "source_offset": 1, "tombstone": False}
-    files.write_rows(tmp_path / "places.parquet", pa.Table.from_pylist([of_place] * 9, arrow_schema(COMMITS)))
-    files.write_rows(tmp_path / "counts.parquet", counts(*[7] * 9))
-    stored = {}
-    for name in ("places", "counts"):
-        row_group = pq.ParquetFile(tmp_path / f"{name}.parquet").metadata.row_group(0)
-        columns = [row_group.column(n) for n in range(row_group.num_columns)]
-        stored |= {column.path_in_schema: column.has_dictionary_page for column in columns}
-    looked_for = ("group", "topic", "partition", "committed", "source_offset", "at", "records")
-    assert {name: stored[name] for name in looked_for} == {
-        **dict.fromkeys(("group", "topic", "records"), True),
-        **dict.fromkeys(("partition", "committed", "source_offset", "at"), False),
-    }
-
-
 def small_disk(size: str, commands: str) -> subprocess.CompletedProcess[str]:
     """Run Python with /mnt a tmpfs of a size, in a mount namespace of its own."""
     script = f"mount -t tmpfs -o size={size} none /mnt && exec {sys.executable} -c '{commands}'"

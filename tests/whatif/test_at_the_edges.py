@@ -107,19 +107,6 @@ def test_a_set_number_is_set_and_the_rest_is_as_it_was() -> None:
     assert whatif.grow(read_group(empty), "t", 2).P == 3
 
 
-def test_settings_and_the_strategy_that_is_not_named_are_used() -> None:
-    steps = ["join 1", "leave x"]
-    assert [p.assignor for _, p in whatif.what_if(RAW, steps)] == ["cooperative-sticky"] * 2
-    ((_, planned), *_) = whatif.what_if(RAW, steps, "lag-aware", {"max_skew": "2"})
-    assert planned.settings == {"max_skew": 2}
-    by_hand = whatif.what_if(RAW, steps, apportion.LagAware(max_skew=2))
-    assert [p.to_dict() for _, p in by_hand] == [
-        p.to_dict() for _, p in whatif.what_if(RAW, steps, "lag-aware", {"max_skew": 2})
-    ]
-    assert apportion.plan(RAW).assignor == "cooperative-sticky"
-    assert apportion.plan(RAW, "lag-aware", {"max_skew": "3"}).settings == {"max_skew": 3}
-
-
 def plans(answers: dict[str, list[int]], raw: dict[str, Any]) -> list[Plan]:
     """Plans of known names with owners made by hand."""
     group = read_group(raw)

@@ -4,20 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from apportion.model.facts import MEMBER_FIELDS
-from apportion.strategy.codec import Holding, InSubscription, InUserData, with_facts
 from apportion.wire.partitions import in_order
 from apportion.wire.primitives import Reader
-from apportion.wire.record_fields import nullable_struct, struct
+from apportion.wire.record_fields import struct
 from apportion.wire.task_data import TaskMemory, read_memory, write_memory
-from apportion.wire.user_data import write_capacity, write_cooperative, write_sticky
-
-
-def test_an_empty_list_is_not_null() -> None:
-    assert Reader(b"\x01").compact_nullable_int32s() == ()
-    assert Reader(b"\x00").compact_nullable_int32s() is None
-    inner = nullable_struct(lambda reader: reader.int8())
-    assert (inner(Reader(b"\xff\x07")), inner(Reader(b"\x01\x07"))) == (None, 7)
 
 
 @pytest.mark.parametrize(
@@ -45,19 +35,3 @@ def test_topics_stand_as_java_sorts_them() -> None:
 def test_a_lag_beyond_63_bits_is_written_as_the_most_there_is() -> None:
     memory = TaskMemory(process="p", lag={(0, 1): 2**70, (0, 2): 5})
     assert dict(read_memory(write_memory(memory)).lag) == {(0, 1): 2**63 - 1, (0, 2): 5}
-
-
-def test_what_a_member_held_is_remembered_though_its_generation_is_not_known() -> None:
-    held = (("t", (1, 2)),)
-    assert InUserData().user_data(Holding(held, None)) == write_sticky(held, None)
-    assert InUserData().user_data(Holding((), 4)) == write_sticky((), 4)
-    assert InUserData().user_data(Holding((), None)) is None
-
-
-def test_a_capacity_stands_right_behind_wishes() -> None:
-    wishes = write_cooperative(3) + write_sticky((("t", (1,)),), 3)
-    assert with_facts(InSubscription(), wishes, {"capacity": 2}, MEMBER_FIELDS) == wishes + write_capacity(2)
-    empty = write_cooperative(3) + write_sticky((), None)
-    assert with_facts(InSubscription(), write_cooperative(3), {"capacity": 2}, MEMBER_FIELDS) == empty + write_capacity(
-        2
-    )
