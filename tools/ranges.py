@@ -122,7 +122,8 @@ def write_down(row: Mapping[str, Any]) -> None:
     rows = [one for one in rows if _kind(one) != kind]
     rows.append({"at": datetime.now(UTC).strftime("%Y-%m-%d"), **row})
     rows.sort(key=_kind)
-    FIGURES.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    lines = ",\n".join(map(json.dumps, rows))  # a row of the page is a line
+    FIGURES.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     PAGE.write_text(page(rows), encoding="utf-8")
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import apportion
 from apportion.errors import Unavailable
 from apportion.testing import jars
-from bench import caches, leader, matrix, parts, peers, short_cuts
+from bench import caches, leader, matrix, peers, short_cuts
 from bench.cells import Cell
 from bench.page import page
 
@@ -67,49 +66,6 @@ def test_every_short_cut_is_measured_with_and_without_it(monkeypatch: pytest.Mon
     assert {"lexicographic", "quick spread", "members' bytes in columns", "edits"} < set(names)
 
 
-def measured(cell: Cell, ms: dict[str, float], franz_go: float) -> matrix.Row:
-    """A row of the matrix with the leader's calls of each client and franz-go's, in milliseconds."""
-    leaders = {client: (one, one) for client, one in ms.items()}
-    told = {name: peers.Told(why="not tried") for name in ("Java", "Java with bytes", "kafka-python")}
-    told["franz-go"] = peers.Told(None, franz_go, None, 0.0, 0.0, {})
-    return matrix.Row(cell, 60, 1.0, 1.0, (1.0, 1.0, 1.0), {"optimal"}, told, {"apportion": (1, 0, 0)}, leaders, 1.0)
-
-
-def test_why_franz_go_is_ahead_is_told_of_the_groups_where_it_is() -> None:
-    new, joined = Cell("hom", 9, 6, 9, "FULL"), Cell("dis", 10, 6, 5, "JOIN_ONE")
-    ahead = page([measured(cell, {"kafka-python": 1.0, "aiokafka": 2.0}, 2.0) for cell in (new, joined)], {}, "a test")
-    assert "franz-go is ahead" not in ahead
-    text = page([measured(joined, {"kafka-python": 1.0, "aiokafka": 2.0}, 1.5)], {}, "a test")
-    assert "want different topics, of 10 members at most: dis m10x6 t5 JOIN_ONE." in text
-    assert "all alike" not in text
-    ms = {"kafka-python": 3.0, "aiokafka": 1.0}
-    text = page([measured(new, ms, 2.0), measured(joined, ms, 4.0)], {}, "a test")
-    assert "are new and all alike, of 9 members at most: hom m9x6 t9 FULL." in text
-    assert "want different topics" not in text
-
-
-def test_missed_goals_and_lost_races_stand_beside_their_floors() -> None:
-    race = {"caches": "warm", caches.OURS: 3.0}
-    raced = [
-        {"cell": "near", **race, caches.FLOOR: 2.5, "franz-go": 2.0},
-        {"cell": "far", **race, caches.FLOOR: 1.5, "franz-go": 2.0},
-        {"cell": "won", **race, caches.FLOOR: 1.5, "franz-go": 4.0},
-        {"cell": "unknown", **race, caches.FLOOR: 1.5, "franz-go": "no go is on the PATH"},
-    ]
-    floors = {"floor of reading": 1.0, "floor of naming": 2.0}
-    goals = [{"cell": str(goal), "ms": 4.0, "goal": goal, **floors} for goal in (2.5, 3.5, 4.5)]
-    text = page([], {"caches": raced, "floors": goals}, "a test")
-    assert "- Ahead of franz-go in 1 of 3 rows." in text
-    assert (
-        "near, warm: 1.50 times franz-go's time. Of our 3.0 ms 2.5 are there with hardly any partitions, more" in text
-    )
-    assert "far, warm: 1.50 times franz-go's time. Of our 3.0 ms 1.5 are there with hardly any partitions, less" in text
-    assert "Behind on won" not in text
-    assert "- Missed on 2.5: 4.0 of 2.5 ms. The floor is 3.0 ms, more than the goal: no plan" in text
-    assert "- Missed on 3.5: 4.0 of 3.5 ms. The floor is 3.0 ms, less than the goal." in text
-    assert "Missed on 4.5" not in text
-
-
 @pytest.mark.skipif(shutil.which("go") is None, reason="franz-go needs Go: apt-get install golang")
 def test_both_clients_are_timed_with_the_same_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "LEADER_CELLS", (SMALL,))
@@ -138,24 +94,3 @@ def test_a_peer_that_is_missing_is_said_and_not_fatal(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(jars, "java", gone)
     assert peers.java(tmp_path / "none.json", 1, 0.1).why == "Java 17 or newer is needed"
-
-
-def test_every_door_of_the_leaders_call_is_clocked_and_the_parts_are_the_whole(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(parts, "CALLS", 8)
-    monkeypatch.setattr(parts, "LEADER_CELLS", (SMALL,))
-    monkeypatch.setattr(parts, "FLOOR_CELLS", (SMALL,))
-    raw = SMALL.group()
-    prepare: Any = leader.CLIENTS["kafka-python"](raw)
-    with parts._doors() as spent:
-        spent.update(dict.fromkeys(parts.DOORS, 0.0))
-        with leader.logged():
-            prepare(leader.metadata(raw))()
-    prepare.stop()
-    assert all(spent.values())
-    for row in parts.leader_parts():
-        among = [part for name, part in row.items() if name not in ("cell", "cache", "whole")]
-        assert row["whole"] == pytest.approx(sum(among), abs=0.05)  # each is rounded to a hundredth
-    (floor,) = parts.list_floors()
-    assert floor["partitions"] == 60

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from apportion import __version__, cli, planning
+from apportion import __version__, planning
 from apportion.cli import source
-from apportion.errors import Unavailable
 
 from . import conftest
 from .conftest import Runner, run_apart
@@ -373,26 +372,3 @@ def test_at_a_terminal_without_a_file_it_is_said_what_may_be_given(
     done = run(command, *more)
     needed = "no input: give FILE, - for standard input, or --bootstrap-server with --group"
     assert (done.code, done.out, done.err) == (2, "", f"apportion: {needed}. See 'apportion --help'.\n")
-
-
-def test_each_kind_of_error_is_a_sentence_with_its_code(capfd: pytest.CaptureFixture[str]) -> None:
-    """Whatever a command raises."""
-    complain = cli.complain
-    cases: list[tuple[Exception, int, str]] = [
-        (Unavailable("no."), 2, "no."),
-        (MemoryError(), 2, "the memory does not suffice for this input (no more to be had)."),
-        (MemoryError("5 GB"), 2, "the memory does not suffice for this input (5 GB)."),
-        (OSError(28, "No space left on device", "a/b"), 2, "cannot read or write 'a/b': No space left on device."),
-        (OSError("so"), 2, "cannot read or write: so."),
-        (ModuleNotFoundError("x", name="pyarrow.parquet"), 2, "this needs pyarrow.parquet, which is not installed: "),
-        (ModuleNotFoundError("x", name="kafka"), 2, "this needs kafka, which is not installed: "),
-        (
-            ModuleNotFoundError("no nobody", name="nobody"),
-            70,
-            "this is a fault in apportion, not in what you gave it: ",
-        ),
-        (KeyError("k"), 70, "this is a fault in apportion, not in what you gave it: KeyError: 'k'. Please report it, "),
-    ]
-    for error, code, sentence in cases:
-        assert complain(error) == code
-        assert capfd.readouterr().err.startswith(f"apportion: {sentence}")

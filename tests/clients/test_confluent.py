@@ -210,15 +210,6 @@ class Alone:
     def close(self) -> None: ...
 
 
-def test_no_offset_is_an_error_where_librdkafka_is_told_so(monkeypatch: pytest.MonkeyPatch):
-    """Not the latest, which would pass over what is there without a word."""
-    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
-    with GroupConsumer(
-        {"bootstrap.servers": "127.0.0.1:1", "group.id": "g", "auto.offset.reset": "error"}, ["t"]
-    ) as it:
-        assert it._member.settings["auto_offset_reset"] == "none"
-
-
 @pytest.mark.parametrize(
     ("config", "argument", "told"),
     [
@@ -260,15 +251,6 @@ def test_one_that_cannot_be_made_leaves_no_client_behind(broker: Broker, setting
     with pytest.raises((KafkaException, TypeError, ValueError)):
         GroupConsumer(config, topics)
     until(lambda: set(threading.enumerate()) <= before)
-
-
-def test_closed_twice_is_closed(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
-    with GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"]) as consumer:
-        consumer._follow()
-        assert consumer.assignment() == {"t": [0]}
-        consumer.close()
-        assert consumer.assignment() == {}
 
 
 def test_what_the_member_lets_go_of_while_the_fetcher_is_told_is_told_the_next_time(monkeypatch: pytest.MonkeyPatch):

@@ -221,30 +221,6 @@ def test_a_topic_that_is_not_there_is_named(broker: Broker, topic: str):
     assert (set(table), missing) == ({topic}, f"no offsets yet of {absent}")
 
 
-def test_a_feed_that_is_closed_as_its_thread_begins_ends_without_a_fetch(monkeypatch: pytest.MonkeyPatch):
-    """The thread clears its wake-up call first, so the one that ``close`` sends is not lost."""
-    fetched: list[str] = []
-
-    def fetch(group: str, topics: Any, deadline_s: float) -> Any:
-        fetched.append(group)
-        return ROWS
-
-    feed = LagFeed("g", fetch, topics=["t"], every_s=600)
-    clear = threading.Event.clear
-
-    def closed_just_before(event: threading.Event) -> None:
-        if event is feed._wake:
-            feed.close()
-        clear(event)
-
-    monkeypatch.setattr(threading.Event, "clear", closed_just_before)
-    feed.start()
-    assert feed._thread is not None
-    feed._thread.join(60)
-    assert not feed._thread.is_alive()
-    assert fetched == []
-
-
 @pytest.mark.broker
 @pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
 def test_a_lag_aware_group_shares_by_messages(broker: Broker, topic: str, client: str, tmp_path: Path):

@@ -7,13 +7,12 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import apportion
 from apportion.arrays import NOBODY, Ints
 from apportion.model.build import build
 from apportion.model.group import Group
-from apportion.model.to_names import Assignment, by_owner, owners_to_names, partitions_to_names
+from apportion.model.to_names import Assignment, owners_to_names, partitions_to_names
 from apportion.testing.groups import many_groups
 
 
@@ -68,26 +67,3 @@ def test_a_callers_list_may_be_changed_without_changing_another() -> None:
     plan = apportion.plan({"topics": {"t": 2, "u": 2}, "members": {"a": {"topics": ["t", "u"]}}}, "range")
     plan.assignment["a"]["t"].append(9)
     assert plan.assignment["a"]["u"] == [0, 1]
-
-
-@pytest.mark.parametrize(("partitions", "members"), [(1, 1), (7, 1), (4, 2), (5, 2), (10, 4), (7, 4), (9, 9), (3, 7)])
-def test_partitions_by_owner_are_those_of_a_stable_sort(partitions: int, members: int) -> None:
-    dealt = np.arange(partitions) % members
-    for owner in (dealt, dealt[::-1].copy(), np.where(np.arange(partitions) == partitions - 1, NOBODY, dealt)):
-        order, held = by_owner(owner, members)
-        owned = np.flatnonzero(owner != NOBODY)
-        assert order.tolist() == owned[np.argsort(owner[owned], kind="stable")].tolist()
-        assert held.tolist() == [int((owner == m).sum()) for m in range(members)]
-
-
-def test_claims_on_what_does_not_exist_stand_apart() -> None:
-    raw = {
-        "topics": {"t": 4, "u": 2},
-        "members": {
-            "a": {"topics": ["t", "u"], "owned": {"t": [0, 2], "u": [1], "gone": [5]}},
-            "b": {"topics": ["t", "u"], "owned": {"t": [3, 9]}},
-        },
-    }
-    claims = build(raw).claims
-    assert list(zip(claims.member.tolist(), claims.partition.tolist(), strict=True)) == [(0, 0), (0, 2), (0, 5), (1, 3)]
-    assert list(claims.nonexistent) == [(0, "gone", 5), (1, "t", 9)]

@@ -10,7 +10,7 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
-from apportion.pipeline.columns import UNDATED, bucket_of, days, in_table_order, pieces, values_of
+from apportion.pipeline.columns import UNDATED, bucket_of, days, in_table_order, values_of
 from apportion.tables.schemas import TABLES, arrow_schema
 
 INNER = pa.struct([("topic", pa.string()), ("partitions", pa.list_(pa.int32())), ("is_new", pa.bool_())])
@@ -34,12 +34,6 @@ COLUMNS = [
 def test_values_are_those_that_arrow_gives(column: pa.Array) -> None:
     for rows in (column, column.slice(1), column.slice(1, 1), column.slice(0, 0)):
         assert values_of(rows) == rows.to_pylist(maps_as_pydicts="strict")
-
-
-def test_a_null_above_hides_what_stands_below_it() -> None:
-    lists = pa.ListArray.from_arrays([0, 2, 3, 5], pa.array(range(5)), mask=pa.array([False, True, False]))
-    structs = pa.StructArray.from_arrays([lists], names=["ids"], mask=pa.array([True, False, False]))
-    assert values_of(structs) == [None, {"ids": None}, {"ids": [3, 4]}]
 
 
 def test_days_are_named_in_their_order_and_what_is_no_day_comes_last() -> None:
@@ -106,13 +100,3 @@ def test_a_name_has_one_bucket_wherever_it_stands_and_none_has_the_first() -> No
         expected = [0 if name is None else crc32(name.encode()) % buckets for name in names.to_pylist()]
         assert bucket_of(names, buckets).to_pylist() == expected
         assert bucket_of(pa.chunked_array([names.slice(0, 3), names.slice(3)]), buckets).to_pylist() == expected
-
-
-def test_pieces_have_so_many_rows_and_bytes_and_a_row_that_is_larger_stands_alone() -> None:
-    batch = pa.record_batch({"n": list(range(40)), "text": ["x" * (5_000 if n == 20 else 10) for n in range(40)]})
-    for rows, size in ((40, 1 << 20), (7, 1 << 20), (40, 300), (40, 1)):
-        some = list(pieces(batch, rows, size))
-        assert pa.Table.from_batches(some).equals(pa.Table.from_batches([batch]))
-        assert all(0 < one.num_rows <= rows and (one.nbytes <= size or one.num_rows == 1) for one in some)
-        assert len(some) == {1 << 20: -(-40 // rows), 1: 40}.get(size, len(some))
-    assert list(pieces(batch.slice(0, 0), 7, 9)) == []

@@ -9,16 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.model.build import build
 from apportion.solvers import min_cost_flow, network
-from apportion.solvers.assignment_network import AssignmentNetwork
 from apportion.solvers.dual_prices import prices
-from apportion.solvers.goals import BALANCE, MOVES, RACKS, named
-from apportion.solvers.lexicographic import _fewest, complete
+from apportion.solvers.goals import BALANCE, MOVES
+from apportion.solvers.lexicographic import _fewest
 from apportion.solvers.max_flow import feasible_flow
-from apportion.solvers.partition_classes import problem_of, topics_apart
-from apportion.solvers.problem import Problem, weights
-from apportion.testing.groups import Kinds, many_groups
+from apportion.solvers.problem import Problem
 
 
 @pytest.mark.parametrize("own_arcs_max", [-1, 10**9])
@@ -78,33 +74,6 @@ def test_prices_that_differ_by_one_are_told_apart_however_large(price: int) -> N
         assert (both.low.tolist(), both.high.tolist()) == bounds
 
 
-def test_ortools_is_not_asked_while_a_goal_with_slopes_is_still_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its flow, any cheapest one, would have to be evened out again."""
-    asked = 0
-
-    def as_it_is(self: network.Network, _: np.ndarray) -> np.ndarray:
-        nonlocal asked
-        asked += 1
-        return self.flow - self.low
-
-    monkeypatch.setattr(network, "OWN_ARCS_MAX", -1)
-    monkeypatch.setattr(network, "OWN_SEARCHES", 1)
-    monkeypatch.setattr(min_cost_flow, "solver", lambda: as_it_is)
-    monkeypatch.setattr(network.Network, "_by_ortools", as_it_is)
-    asks = {}
-    for order in (("racks", "moves"), ("racks", "moves", "spread"), ("moves", "racks", "balance"), ("spread", "racks")):
-        asked = 0
-        for raw in many_groups(150, seed=2, kinds=Kinds(claims="clean")):
-            group = build(raw)
-            if len(group.members) and group.wanted.any():
-                problem = topics_apart(problem_of(group, named(order)))
-                start = complete(problem_of(group, ()), np.full(group.P, -1), np.flatnonzero(group.wanted))
-                AssignmentNetwork(problem, start, named(order), apart=True).optimize()
-        asks["".join(word[0] for word in order)] = asked
-    assert asks["rms"] == asks["mrb"] == 0
-    assert min(asks["rm"], asks["sr"]) > 5
-
-
 def _by_trying(supply: np.ndarray, miss: np.ndarray, eligible: np.ndarray, low: np.ndarray, high: np.ndarray) -> int:
     units = [i for i, count in enumerate(supply.tolist()) for _ in range(count)]
     best = 10**9
@@ -124,9 +93,3 @@ def test_a_plan_that_is_not_best_has_no_prices() -> None:
     assert prices(problem, np.array([0, 1, 0, 1]), order) is not None
     swapped = replace(problem, claim=np.array([1, 0, 1, 0]))
     assert prices(swapped, np.array([0, 1, 0, 1]), order) is None
-
-
-def test_no_number_of_later_goals_outweighs_an_earlier_one() -> None:
-    weight = weights((BALANCE, RACKS, MOVES), 100, 7)
-    assert weight[RACKS] > 7 * weight[MOVES]
-    assert weight[BALANCE] > 7 * weight[RACKS] + 7 * weight[MOVES]

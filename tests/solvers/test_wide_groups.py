@@ -11,8 +11,8 @@ import pytest
 import apportion
 from apportion.model.group_json import read_group
 from apportion.model.measures import loads, measure
-from apportion.solvers import assignment_network, greedy_by_topic, solve
-from apportion.solvers.goals import ALL, BALANCE, MOVES, SPREAD, named
+from apportion.solvers import greedy_by_topic, solve
+from apportion.solvers.goals import ALL, named
 from apportion.solvers.problem import units
 from apportion.testing.groups import many_groups
 
@@ -44,23 +44,6 @@ def test_a_plan_topic_by_topic_is_legal_and_promises_only_what_it_keeps() -> Non
             if len(group.subscriptions) == 1 and (group.capacity == 1).all():
                 assert load[owner[p]] - load.min() <= 1
     assert shown > 50, "some promises are made"
-
-
-def test_spread_is_left_out_of_promises_topic_by_topic() -> None:
-    group = read_group({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}, "b": {"topics": ["t"]}}})
-    _, proof = greedy_by_topic.plan_by_topic(group, units(group.capacity), (BALANCE, SPREAD, MOVES))
-    assert proof == {BALANCE: "heuristic", SPREAD: "heuristic", MOVES: "heuristic"}
-
-
-def test_a_network_too_large_for_spread_shows_the_goals_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(assignment_network, "ARCS_MAX", 0)
-    # a wants one topic more than b, so that no quick plan is best spread.
-    members = {"a": {"topics": ["t", "u"]}, "b": {"topics": ["t"]}, "c": {"topics": ["t", "u"]}}
-    plan = apportion.plan({"topics": {"t": 3, "u": 4}, "members": members}, "sticky", {"order": "balance,spread,moves"})
-    assert plan.proof["balance"] == "optimal"
-    assert {plan.proof[goal] for goal in ("spread", "moves")} <= {"heuristic", "optimal"}
-    if plan.proof["spread"] == "heuristic":
-        assert plan.proof["moves"] == "heuristic"
 
 
 def test_a_group_of_too_many_wishes_is_planned_topic_by_topic_by_the_members_capacities(
