@@ -65,7 +65,7 @@ def test_a_coordinator_that_moves_takes_the_plan_along(three: BrokerCluster) -> 
                 else:
                     coordinator.stop()
                 assert until(lambda: running.rounds[-1].outcome == "unchanged"), running.rounds[-3:]
-                time.sleep(2)
+                time.sleep(2)  # the group is computed each 0.1 s, so what would move has moved
                 assert [len(m.held) for m in members] == [12, 0, 0]
                 coordinator.start()
             members[0].close()
@@ -118,7 +118,7 @@ def test_a_broker_without_the_class_is_refused_and_ends_members_where_it_is_forc
             assert without_class(cluster) == {}
         after = Member(broker, group, "new", ["t"])
         assert until(lambda: len(after.held) == 4)
-        time.sleep(2)
+        time.sleep(2)  # the group is computed each 0.1 s, so what would move has moved
         assert not doomed.held, "it does not come back by itself, though its process lives"
         assert doomed.thread.is_alive()
         for one in (doomed, after):
@@ -221,7 +221,7 @@ class Fire:
             self.three.brokers[self.r.choice((1, 2))].restart()
         else:
             second = self._govern()
-            time.sleep(1)
+            time.sleep(1)  # a second governor that is there for a moment
             second.stop()
             second.governor.release()
 

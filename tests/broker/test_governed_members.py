@@ -54,7 +54,7 @@ def test_a_classic_failover_group_is_converted_keeps_24_and_0_and_comes_home(
             assert until(lambda: live.read(cluster, [group])[0].kind == "consumer")
             newcomer = Member(governed_broker, group, "pod-p8", TOPICS)
             assert until(lambda: len(live.read(cluster, [group])[0].raw["members"]) == 3)
-            time.sleep(2)
+            time.sleep(2)  # the group is computed each 0.1 s, so what would move has moved
             assert count(first, standby, newcomer) == [24, 0, 0]
             assert not refusals(first) + refusals(standby)
             assert all(sum(map(len, e["partitions"].values())) in (0, 24) for e in first.of("assigned"))
@@ -151,7 +151,7 @@ def test_a_governor_that_is_killed_leaves_the_plan_in_force_through_a_brokers_re
     assert until(goes_on_alone), "the carrier's session is over"
     assert count(*members.values()) == [24, 0]
     governed_broker.restart()
-    time.sleep(3)
+    time.sleep(3)  # all have joined the restarted broker again
     assert count(*members.values()) == [24, 0], "a restart computes nothing"
     for member in members.values():
         member.close()

@@ -116,7 +116,7 @@ class Two:
         """Have the group computed: a member that wants nothing leaves."""
         guest = RawMember(self.broker, self.name, "guest-" + self.name)
         guest.beat()
-        time.sleep(1.2)
+        time.sleep(1.2)  # a beat of its own, after the pace at which the group is computed
         guest.beat()
         guest.leave()
 
@@ -186,13 +186,13 @@ def test_a_group_of_somebody_else_with_our_member_ids_changes_nothing_here(two: 
         members[-1].beat()
     thief = carrying(two.broker, two.plan_for_standby(cluster), f"own-{two.name}", "apportion-governor")
     for _ in range(3):
-        time.sleep(1.2)
+        time.sleep(1.2)  # a beat of its own, after the pace at which the group is computed
         for one in (*members, thief):
             one.beat()
     assert sorted(map(len, (one.given for one in members))) == [0, 12], "there the plan is followed"
     assert two.stays(12, 0)
     two.command.end(signal.SIGKILL)
-    time.sleep(8)
+    time.sleep(8)  # longer than the session of six seconds
     assert two.stays(12, 0), "by the plan that the brokers remember"
     two.command = two.govern()
     two.first.close()
@@ -228,9 +228,9 @@ def test_the_next_governors_clock_is_an_hour_behind_and_its_plan_is_followed_at_
 def test_a_plan_holds_after_the_broker_restarted_and_its_governor_died_though_nothing_changed(two: Two) -> None:
     two.broker.restart()
     assert until(lambda: two.held == (12, 0))
-    time.sleep(12)
+    time.sleep(12)  # two sessions of six seconds: whoever was lost with the broker is expelled
     two.command.end(signal.SIGKILL)
-    time.sleep(8)
+    time.sleep(8)  # longer than the session of six seconds
     assert two.held == (12, 0)
     assert two.stays(12, 0), "the class has heard the plan since the restart"
 

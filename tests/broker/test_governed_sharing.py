@@ -183,7 +183,7 @@ def test_governors_share_the_groups_and_no_kill_moves_a_partition(scene: Scene) 
     scene.govern()
     assert scene.shared(2, 2, 2), "a new one gets its share"
     scene.broker.kill()
-    time.sleep(2)
+    time.sleep(2)  # so that the governors miss it
     scene.broker.start()
     assert scene.shared(2, 2, 2), scene.words()
     assert scene.governors[1].end() == 0, scene.governors[1].text

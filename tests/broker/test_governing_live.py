@@ -61,10 +61,10 @@ def test_failover_by_client_ids_holds_through_deaths_of_owner_and_governor(
     finally:
         running.stop()
     running.governor.release()
-    time.sleep(1)
+    time.sleep(1)  # the group is computed each 0.1 s, so what would move has moved
     assert (len(members[7].held), len(members[5].held)) == (24, 0), "the governor is gone and nothing moves"
     newcomer = Member(governed_broker, "g", "m-p1", topics)
-    time.sleep(3)
+    time.sleep(3)  # the newcomer has joined, and the group was computed
     assert (len(members[7].held), len(newcomer.held)) == (24, 0)
     members[7].close()
     assert until(lambda: len(members[5].held) == 24), "the rank of the last plan"

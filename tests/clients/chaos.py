@@ -226,7 +226,7 @@ class Arena:
 
     def _broker_killed(self, event: Event) -> None:
         self.broker.kill()
-        time.sleep(1)
+        time.sleep(1)  # so that members miss it
         self.broker.start()
 
     # -- watching ----------------------------------------------------------------------------------------------------

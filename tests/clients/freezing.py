@@ -268,7 +268,7 @@ def run(broker: Broker, seed: int, folder: Path, freezes: int, kills: int, broke
             time.sleep(rng.uniform(0.5, 2.5))
             if broker_dies and n == len(events) // 2:
                 broker.kill()
-                time.sleep(1)
+                time.sleep(1)  # so that its clients miss it
                 broker.start()
             if event == "kill":
                 worker = rng.choice(workers)
@@ -278,7 +278,7 @@ def run(broker: Broker, seed: int, folder: Path, freezes: int, kills: int, broke
                 freeze(workers, rng, verdict)
         while not verdict.woke_in_time and len(verdict.proofs) < freezes + 3:
             freeze(workers, rng, verdict)
-        time.sleep(2)
+        time.sleep(2)  # what was under way when the last one woke is committed, or refused
         feed.stop()
         judge(broker, name, workers, verdict)
     return verdict
@@ -325,7 +325,7 @@ def judge(broker: Broker, name: str, workers: list[Worker], verdict: Verdict) ->
     verdict.inputs, since = words.total(), time.time()
     end, counts = time.monotonic() + SETTLE_S, list[Any]()
     while time.monotonic() < end:
-        time.sleep(1)
+        time.sleep(1)  # each look reads the whole topic
         counts = [(record.key, int(record.value)) for record in read(broker, f"{name}-out")]
         if dict(counts).keys() >= words.keys() and len(counts) >= words.total():
             break

@@ -64,7 +64,7 @@ def member(bootstrap: str, topic: str, name: str, plans: list[PlannedRebalance])
         bootstrap_servers=bootstrap,
         group_id=topic,
         client_id=name,
-        session_timeout_ms=30_000,
+        session_timeout_ms=30_000,  # forty members of one process must not be expelled while they start
         heartbeat_interval_ms=500,
         enable_auto_commit=False,
         fetch_max_wait_ms=5_000,

@@ -81,7 +81,7 @@ def last_leaves(arena: Arena) -> dict[str, int]:
     arena.settle()
     before = {group: arena.generation(group) for group in arena.groups}
     arena.befall(arena.script.last())
-    time.sleep(1)
+    time.sleep(1)  # else the group may still be called settled
     arena.settle()
     return {group: arena.generation(group) - before[group] for group in arena.groups}
 

@@ -628,6 +628,7 @@ def test_the_coordinators_of_the_group_and_of_the_transaction_move_in_the_middle
     words.name = coordinated_by_second(two_brokers)
     with words.stack:
         for number in itertools.count():
+            # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
             a = words.start(str(number), consumer={**QUICK, "session_timeout_ms": 10_000})
             mine = delivery_of(a)._settings["transactional_id"]
             if partition_of_commits(mine, 6) in led_by_second(two_brokers, "__transaction_state"):
@@ -664,6 +665,7 @@ def test_tasks_whose_changelog_has_no_leader_wait_by_themselves_and_the_others_g
         two_brokers.create_topic(words.changelog, 2, cleanup_policy="compact")
         ill = led_by_second(two_brokers, words.changelog)
     with words.stack:
+        # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
         a = words.start("a", consumer={**QUICK, "session_timeout_ms": 10_000})
         words.until("both run", lambda: len(a.active) == 2)
         words.write(28)

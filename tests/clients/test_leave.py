@@ -97,7 +97,7 @@ def test_a_member_that_leaves_reads_on_and_its_partitions_wait_for_no_heartbeat(
         leaver.join(60)
         assert not leaver.is_alive()
         until(lambda: sum(reading.member.owned() for reading in others) == 6)
-        time.sleep(2)
+        time.sleep(2)  # whoever had to join again would have done so
     finally:
         for reading in readings:
             reading.closes.set()
@@ -130,7 +130,7 @@ def test_a_java_leader_gives_a_leavers_partitions_away_once_it_has_let_go(
         assert not leaver.is_alive()
         gone = time.time()
         until(lambda: [sum(map(len, member.assignment.values())) for member in java] == [3, 3])
-        time.sleep(2)
+        time.sleep(2)  # whoever had to join again would have done so
     finally:
         for member in java:
             member.close()

@@ -164,7 +164,7 @@ def test_a_deleted_key_does_not_come_back_once_the_changelog_forgot_its_deletion
             store.apply({}, store.position, store.epoch, copies.origin(TASK, (time.time() + 3600) * 1000))
         if why == "suspended":
             forget()
-            time.sleep(1.5)
+            time.sleep(1.5)  # a pause longer than any between two polls, as of a suspended process
             step(copies, lambda: "fill" in stored(copies))
             assert stored(copies).keys() == {"kept", "fill"}
             return

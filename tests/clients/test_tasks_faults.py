@@ -193,6 +193,7 @@ def test_a_runner_whose_instance_id_was_taken_over_while_idle_ends(app: Callable
 def test_a_runner_that_hears_at_a_commit_that_it_was_taken_over_ends(app: Callable[..., App], guarantee: str) -> None:
     """Before any heartbeat says so: the next poll went on, and its records were given by two members."""
     one = app(partitions=2)
+    # No heartbeat is to come before the commit; nobody waits for this session.
     seldom: dict[str, Any] = {"heartbeat_interval_ms": 100_000, "session_timeout_ms": 300_000}
     old = one.start("old", group_instance_id="i1", guarantee=guarantee, **seldom)
     one.until("it runs", lambda: len(old.active) == 2)
@@ -328,6 +329,7 @@ def test_tasks_whose_broker_dies_wait_by_themselves_and_the_coordinator_moves(
         healthy = set(range(4)) - ill
         assert ill
         assert healthy
+        # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
         a = one.start("a", session_timeout_ms=10_000)
         one.until("all run", lambda: len(a.active) == 4)
         one.write(40)
@@ -343,6 +345,7 @@ def test_tasks_whose_broker_dies_wait_by_themselves_and_the_coordinator_moves(
         assert a._consumer._coordinator.coordinator_id == "coordinator-1"
         assert f"late-{min(healthy)}" in one.stored()
         one.until("the log names what waits", lambda: f"task 0_{min(ill)} waits for it" in caplog.text)
+        # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
         b = one.start("b", session_timeout_ms=10_000)
         one.until(
             "a newcomer copies what has a leader",

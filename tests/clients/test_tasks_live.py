@@ -35,6 +35,7 @@ from .groups import new_name
 
 pytestmark = pytest.mark.broker
 
+# Members leave when they are closed, so that nobody waits for this session.
 QUICK = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 300}
 """They hear of a rebalance soon, and are not expelled where the machine is busy for some seconds."""
 

@@ -64,7 +64,7 @@ def test_a_living_groups_targets_are_all_predicted_from_its_log(broker: Broker) 
             until(lambda n=n: sorted(len(m.held) for m in members) == shares(120, n + 1))
         for gone in (members.pop(1), members.pop(0)):
             gone.leave()
-            time.sleep(1)
+            time.sleep(1)  # so that the two leave in two epochs
         until(lambda: sum(len(m.held) for m in members) == 120)
     finally:
         for member in members:

@@ -107,6 +107,7 @@ def test_one_that_comes_back_after_its_session_was_gone() -> None:
     assert len(static) == len(walk)
     # It comes back as who it was, and nobody's partitions wait for it: as many moves as without static ids.
     assert moves(static) == moves(walk)
+    # A figure to a function: nobody waits.
     assert len(as_static(walk, session_ms=61_000) or ()) == 4
 
 

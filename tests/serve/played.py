@@ -188,7 +188,7 @@ async def request(
     }  # fmt: skip
 
     async def receive() -> dict[str, Any]:
-        await (asyncio.sleep(3600) if gone is None else gone.wait())
+        await (asyncio.sleep(3600) if gone is None else gone.wait())  # for ever: it is cancelled
         return {"type": "http.disconnect"}
 
     async def send(message: Any) -> None:

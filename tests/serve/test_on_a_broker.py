@@ -266,7 +266,7 @@ def produce_and_commit(broker: Broker) -> None:
         for p in range(PARTITIONS):
             producer.send(TOPIC, b"x", partition=p)
         producer.flush()
-        time.sleep(1)
+        time.sleep(1)  # one of the server's rounds
     producer.close()
 
 

@@ -188,7 +188,7 @@ def test_nothing_overflows_in_either_light_at_either_width(
 def test_one_stream_is_held_and_nothing_is_asked_again_and_again(browser: Browser, server: Serving) -> None:
     live(browser, server, NAMES[0])
     before = asked(server)
-    time.sleep(4)
+    time.sleep(3)  # three of the server's rounds
     after = asked(server)
     assert {path: after[path] - n for path, n in before.items() if path in ("/", "/events")} == {"/": 0, "/events": 0}
 

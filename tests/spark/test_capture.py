@@ -359,7 +359,7 @@ def wait_for_compaction(kafka: Broker, number: int, start: int) -> None:
     until = time.monotonic() + 180
     while time.monotonic() < until:
         commit(kafka, "lost", 5)
-        time.sleep(1)
+        time.sleep(1)  # each look reads the log's ends; the cleaner takes its time
         with cluster.connect(kafka.bootstrap) as there:
             ends = there.ends(there.partitions([cluster.OFFSETS]))
         end = next(one.last_stable for one in ends if one.partition == number)
