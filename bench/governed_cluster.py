@@ -163,7 +163,7 @@ class Governors:
 
 def planned(groups: Mapping[str, DescribedGroup], names: list[str]) -> bool:
     """Whether every member of these groups is to have its share."""
-    shares = [[sum(map(len, t.values())) for t in groups[name].description["targets"].values()] for name in names]
+    shares = [[sum(map(len, t.values())) for t in groups[name].facts["targets"].values()] for name in names]
     return all(len(share) == MEMBERS and max(share) - min(share) <= 1 for share in shares)
 
 

@@ -23,9 +23,9 @@ from apportion.errors import Unavailable
 from apportion.governing.governor import CLASS, without_class
 from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.planning import strategy_of
+from apportion.sighting.sighting import Sighting
 from apportion.sources import live
 from apportion.sources.cluster import Cluster, connect
-from apportion.sources.described_group import Observed
 from apportion.testing.broker import Broker, BrokerCluster
 from apportion.testing.peers import JavaMember
 
@@ -125,9 +125,9 @@ def test_a_broker_without_the_class_is_refused_and_ends_members_where_it_is_forc
             one.close()
 
 
-def sighted(cluster: Cluster, group: str) -> Observed:
+def sighted(cluster: Cluster, group: str) -> Sighting:
     """The group, once all brokers answer: one that has just come back does not at once."""
-    found: list[Observed] = []
+    found: list[Sighting] = []
 
     def look() -> bool:
         with suppress(Unavailable):

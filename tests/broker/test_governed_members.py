@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.clients.groups import SESSION_MS, SHORT_MS, Members, new_name, owned
 from tests.clients.test_broker_takeover import refusals
+from tests.support.sighted import raw
 
 from apportion.assignors import find
 from apportion.governing.rules_file import FactRule, GroupRule
@@ -51,9 +52,9 @@ def test_a_classic_failover_group_is_converted_keeps_24_and_0_and_comes_home(
         assert until(lambda: count(first, standby) == [24, 0] and bool(standby.of("assigned")))
         running = Running(Governor(cluster, group, rule))
         try:
-            assert until(lambda: live.read(cluster, [group])[0].kind == "consumer")
+            assert until(lambda: live.read(cluster, [group])[0].protocol == "consumer")
             newcomer = Member(governed_broker, group, "pod-p8", TOPICS)
-            assert until(lambda: len(live.read(cluster, [group])[0].raw["members"]) == 3)
+            assert until(lambda: len(raw(live.read(cluster, [group])[0])["members"]) == 3)
             time.sleep(2)  # the group is computed each 0.1 s, so what would move has moved
             assert count(first, standby, newcomer) == [24, 0, 0]
             assert not refusals(first) + refusals(standby)
@@ -64,7 +65,7 @@ def test_a_classic_failover_group_is_converted_keeps_24_and_0_and_comes_home(
         finally:
             running.stop()
         running.governor.release()
-        assert until(lambda: live.read(cluster, [group])[0].kind == "classic"), "home again"
+        assert until(lambda: live.read(cluster, [group])[0].protocol == "classic"), "home again"
         assert until(lambda: count(standby) == [24])
         assert not refusals(standby)
 
@@ -103,8 +104,8 @@ def test_who_may_not_govern_moves_nothing(governed_broker: Broker, cluster: Clus
     assert until(lambda: count(*members) == [6, 6])
     before = [set(member.held) for member in members]
     [seen] = live.read(cluster, [group])
-    keys = tuple(MemberKey(m) for m in seen.raw["members"])
-    everything = {plan_text.topic_id(seen.raw["topic_ids"]["a"]): (0,) * 12}
+    keys = tuple(MemberKey(m) for m in raw(seen)["members"])
+    everything = {plan_text.topic_id(raw(seen)["topic_ids"]["a"]): (0,) * 12}
     plan = GovernedPlan(10**17, 0, keys, (), everything)
     for instance, reads in (("somebody-else", False), ("apportion-governor", True)):
         carrier = RawMember(governed_broker, group, instance_id=instance)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion.sources import live
 from apportion.sources.cluster import Cluster, connect
@@ -123,7 +124,7 @@ class Two:
     def members(self, cluster: Cluster) -> dict[str, str]:
         """Client id to member id."""
         [seen] = live.read(cluster, [self.name])
-        return {fields["client_id"]: member for member, fields in seen.raw["members"].items() if fields["client_id"]}
+        return {fields["client_id"]: member for member, fields in raw(seen)["members"].items() if fields["client_id"]}
 
     def plan_for_standby(self, cluster: Cluster, number: int = 10**17, promise: int = 0) -> GovernedPlan:
         """All partitions to the one with the lower priority."""

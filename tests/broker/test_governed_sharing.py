@@ -101,7 +101,7 @@ class Scene:
             groups = look(cluster).groups
         holds = Counter[str]()
         for name in self.names:
-            carriers = groups[name].description["carriers"] if name in groups else ()
+            carriers = groups[name].facts["carriers"] if name in groups else ()
             holds[next((seat["client_id"] for seat, _ in carriers if seat["member_epoch"] >= 0), "")] += 1
         return holds
 

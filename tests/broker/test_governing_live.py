@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from tests.serve.running import serving
+from tests.support.sighted import raw
 
 from apportion.acting import Acting
 from apportion.assignors import find
@@ -46,8 +47,8 @@ def test_failover_by_client_ids_holds_through_deaths_of_owner_and_governor(
     try:
         assert until(lambda: [len(members[n].held) for n in (10, 5, 7)] == [24, 0, 0])
         [seen] = live.read(cluster, ["g"])
-        assert len(seen.raw["members"]) == 3, "the carrier is no member"
-        assert any("Governed by a plan of 20" in sentences for sentences in seen.sentences)
+        assert len(raw(seen)["members"]) == 3, "the carrier is no member"
+        assert any("Governed by a plan of 20" in sentences for sentences in seen.notes)
         for command in (["describe"], ["watch", "--once"], ["switch"]):
             told = shown(governed_broker, *command, "--group", "g")
             assert "Governed by a plan of 20" in told, command

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from apportion.demo import dump
-from apportion.sources.dump import observed, recorded_histories
+from apportion.model.group_json import group_to_dict
+from apportion.sources.dump import recorded_histories, sighted
 from apportion.sources.load_history import load_histories
 from apportion.sources.pasted import groups_in
 
@@ -42,12 +43,13 @@ def test_the_demo_without_spark_shows_every_group_and_names_its_page(run: Runner
 def test_the_text_that_ships_is_the_dump_and_is_read_without_arrow() -> None:
     program = (
         "import sys; sys.modules['pyarrow'] = None\n"
-        "from apportion.sources.dump import observed, recorded_histories\n"
-        "import json; print(json.dumps([observed(group).raw for group in recorded_histories().living]))"
+        "from apportion.model.group_json import group_to_dict\n"
+        "from apportion.sources.dump import sighted, recorded_histories\n"
+        "import json; print(json.dumps([group_to_dict(sighted(group).group) for group in recorded_histories().living]))"
     )
     text = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     from_dump = load_histories(dump()).living
-    assert json.loads(text) == [observed(group).raw for group in from_dump]
+    assert json.loads(text) == [group_to_dict(sighted(group).group) for group in from_dump]
     for group, other in zip(recorded_histories().living, from_dump, strict=True):
         assert list(group.rebalances) == list(other.rebalances), group.name
 

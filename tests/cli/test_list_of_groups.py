@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from tests.cli.conftest import run_here
+from tests.support.sighted import sighting
 
-from apportion.cli.describe import SORTS
 from apportion.demo import dump
+from apportion.history.lag_time import Age, LagTime
 from apportion.report import group_list
-from apportion.report.group_list import FIELD_OF, IN_TEXT, RANK, TEXTS, Row
+from apportion.sighting import measures
+from apportion.sighting.diagnosing import Evidence
+from apportion.sighting.judged import RANK, Judged
 
 
 def listed(*words: str) -> list[dict[str, Any]]:
@@ -21,7 +25,7 @@ def listed(*words: str) -> list[dict[str, Any]]:
 
 def test_the_text_has_the_pages_columns_in_the_pages_order_and_then_what_is_odd() -> None:
     head = run_here("describe", str(dump()), "-o", "wide").out.splitlines()[0].split()
-    assert head == [*(column.header for column in IN_TEXT), "ODD"]
+    assert head == [*(column.header for column in measures.listed() if column.header), "ODD"]
 
 
 def test_trouble_comes_first_by_default_in_text_and_in_json() -> None:
@@ -33,9 +37,9 @@ def test_trouble_comes_first_by_default_in_text_and_in_json() -> None:
     assert [line.split()[0] for line in lines] == [group["group"] for group in groups]
 
 
-@pytest.mark.parametrize("sort", [sort for sort in SORTS if sort in FIELD_OF and FIELD_OF[sort] not in TEXTS])
+@pytest.mark.parametrize("sort", [sort for sort, column in measures.sorts().items() if not column.letters])
 def test_numbers_come_greatest_first_and_the_unknown_last(sort: str) -> None:
-    field = {"members": "", "partitions": ""}.get(sort, FIELD_OF[sort])
+    field = "" if sort in ("members", "partitions") else measures.sorts()[sort].name
     groups = listed("--sort", sort)
     assert len(groups) > 20
     if not field:
@@ -48,7 +52,7 @@ def test_numbers_come_greatest_first_and_the_unknown_last(sort: str) -> None:
 
 
 def test_rebalances_are_those_of_the_hour_before_the_newest_record_and_an_old_one_is_not_among_them() -> None:
-    from apportion.report.lag_text import HOUR_MS, in_last_hour
+    from apportion.sighting.measures import HOUR_MS, in_last_hour
 
     now = 10 * HOUR_MS
     assert in_last_hour([HOUR_MS, now - HOUR_MS, now - 1, now, now + 1], now) == 2
@@ -56,14 +60,16 @@ def test_rebalances_are_those_of_the_hour_before_the_newest_record_and_an_old_on
 
 
 def test_never_comes_before_every_time_that_is_known_and_is_null_in_json() -> None:
-    rows: list[Row] = [
-        {"group": "soon", "lag": 5, "trend": -1.0, "catch_up_s": 5.0},
-        {"group": "unknown", "lag": 5, "trend": None, "catch_up_s": None},
-        {"group": "never", "lag": 5, "trend": 2.0, "catch_up_s": None},
-    ]
-    in_order = sorted(rows, key=lambda row: group_list.order(row, "catch-up"))
-    assert [row["group"] for row in in_order] == ["never", "soon", "unknown"]
-    assert [group_list.known_of(row).get("catch_up_s", "-") for row in in_order] == [None, 5.0, "-"]
+    def judged(name: str, trend: float | None, catch_up_s: float | None) -> Judged:
+        raw = {"group": name, "topics": {"t": [{"partition": 0, "lag": 5}]}, "members": {"a": {"topics": ["t"]}}}
+        written = None if trend is None else 9.0 + trend
+        whole = LagTime(Age(None, None, None), 5, 5, written, None if trend is None else 9.0, catch_up_s)
+        return Judged(sighting(raw), Evidence(whole=whole))
+
+    groups = [judged("soon", -1.0, 5.0), judged("unknown", None, None), judged("never", 2.0, math.inf)]
+    in_order = sorted(groups, key=lambda each: group_list.order(each, "catch-up"))
+    assert [each.sighting.name for each in in_order] == ["never", "soon", "unknown"]
+    assert [measures.known("group", each).get("catch_up_s", "-") for each in in_order] == [None, 5.0, "-"]
 
 
 def test_groups_of_a_file_have_a_verdict_and_no_time(tmp_path: Any) -> None:

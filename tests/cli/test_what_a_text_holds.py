@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Done, run_here
 from tests.sources.test_layouts import READ
+from tests.support.sighted import sighting
 
-from apportion.report.describing import shown
-from apportion.report.page_groups import of_observed
-from apportion.sources.described_group import Observed
+from apportion.report.page_groups import of_present
 from apportion.sources.sniff import groups_in
 
 TEXTS = Path(__file__).parents[1] / "sources" / "cases"
@@ -197,7 +196,7 @@ def test_two_groups_as_describe_prints_them_are_read_again_as_two() -> None:
 
 
 def page_of(case: str) -> dict[str, Any]:
-    return of_observed(groups_in((TEXTS / f"{case}.txt").read_bytes(), case)[0])
+    return of_present(groups_in((TEXTS / f"{case}.txt").read_bytes(), case)[0])
 
 
 def test_the_page_claims_no_more_than_the_text() -> None:
@@ -212,9 +211,9 @@ def test_the_page_claims_no_more_than_the_text() -> None:
 def test_a_share_groups_lag_is_unknown_on_the_page_as_in_the_text() -> None:
     topics = {"t": [{"partition": 0, "begin": 0, "end": 9, "lag": 9}]}
     raw = {"group": "s", "topics": topics, "members": {"a": {"topics": ["t"]}}}
-    seen = Observed(raw, "Stable", None, "share")
-    assert of_observed(seen)["lag_known"] is False
-    assert shown(seen).total_lag is None
+    seen = sighting(raw, "Stable", "share")
+    assert of_present(seen)["lag_known"] is False
+    assert seen.total_lag is None
 
 
 HEAD = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID\n"

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.support.member import PythonMember
+from tests.support.sighted import raw
 
 import apportion
 from apportion.cli import main
@@ -215,15 +216,15 @@ def test_the_first_target_after_an_upgrade_is_the_predicted_one(broker: Broker, 
     with Members(broker, group, topics, tmp_path) as members:
         two = [members.python("kafka-python", "cooperative-sticky") for _ in range(2)]
         settle(two, dict.fromkeys(topics, 6))
-        before = dict(live.groups(where, [group])[0].raw)
+        before = dict(raw(live.groups(where, [group])[0]))
         with Newcomer(broker, group, topics) as newcomer:
             until(lambda: len(newcomer.held) == 6 and all(sum(map(len, owned(m).values())) == 6 for m in two))
             after = live.groups(where, [group])[0]
-    assert after.kind == "consumer"
-    fields = {name: {"topics": member["topics"]} for name, member in after.raw["members"].items()}
+    assert after.protocol == "consumer"
+    fields = {name: {"topics": member["topics"]} for name, member in raw(after)["members"].items()}
     asked = {**before, "members": {**fields, **before["members"]}}
     plan = apportion.plan(asked, "broker-uniform")
-    given = {name: member.get("owned", {}) for name, member in after.raw["members"].items()}
+    given = {name: member.get("owned", {}) for name, member in raw(after)["members"].items()}
     assert plan.measures["moves"] == 6
     if plan.to_dict()["prediction"] == "exact":
         assert plan.assignment == given

@@ -8,6 +8,7 @@ from threading import Lock
 
 import pytest
 from tests.support.member import PythonMember
+from tests.support.sighted import raw
 
 import apportion
 from apportion.sources import live
@@ -101,7 +102,7 @@ def check_leaders_words(group: Members, members: list[PythonMember | JavaMember]
     """Everybody has exactly what the leader wrote: as the broker keeps it, and as a leader of ours planned it."""
     shares = {member.member_id: owned(member) for member in members}
     (kept,) = live.groups(Connection(group.broker.bootstrap, Properties()), [group.group])
-    assert {name: fields.get("owned", {}) for name, fields in kept.raw["members"].items()} == shares
+    assert {name: fields.get("owned", {}) for name, fields in raw(kept)["members"].items()} == shares
     plans = [plan for one in members if isinstance(one, PythonMember) for plan in one.of("planned")]
     # A member whose partitions stay is not told of every generation, so the newest plan counts.
     newest = sorted(plans, key=lambda plan: plan["generation"])[-1:]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sighted import sighting
 
 import apportion
 from apportion.acting.rule import Acting
@@ -18,7 +19,7 @@ from apportion.governing.governor import Governor
 from apportion.governing.plans import differences, governed_plan, outlook
 from apportion.governing.rules_file import BY_LAG_ALONE, FactRule, GroupRule, read_rules
 from apportion.model.group_json import read_group
-from apportion.sources.described_group import Observed
+from apportion.sighting.sighting import Sighting
 from apportion.wire import plan_text
 from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
 
@@ -248,21 +249,21 @@ def governing(**more: Any) -> Governor:
     return Governor(None, "g", rule(**more))  # type: ignore[arg-type]
 
 
-def seen(**more: Any) -> Observed:
+def seen(**more: Any) -> Sighting:
     """The group as it is looked at."""
-    return Observed(**{"raw": RAW, "kind": "consumer", "protocol": plan_text.ASSIGNOR, "state": "Stable", **more})
+    return sighting(RAW, **{"protocol": "consumer", "assignor": plan_text.ASSIGNOR, "state": "Stable", **more})
 
 
 @pytest.mark.parametrize(
     ("convert", "found", "words"),
     [
-        (False, {}, ""), (True, {}, ""), (True, {"kind": "classic", "protocol": "range"}, ""),
-        (False, {"protocol": "uniform"}, "g is assigned by uniform; needed is group.remote.assignor=apportion"),
-        (False, {"protocol": ""}, "g is assigned by nobody; needed is group.remote.assignor=apportion"),
-        (False, {"kind": "classic"}, "g is assigned by apportion; needed is group.remote.assignor=apportion"),
-        (True, {"kind": "classic", "state": "PreparingRebalance"},
+        (False, {}, ""), (True, {}, ""), (True, {"protocol": "classic", "assignor": "range"}, ""),
+        (False, {"assignor": "uniform"}, "g is assigned by uniform; needed is group.remote.assignor=apportion"),
+        (False, {"assignor": ""}, "g is assigned by nobody; needed is group.remote.assignor=apportion"),
+        (False, {"protocol": "classic"}, "g is assigned by apportion; needed is group.remote.assignor=apportion"),
+        (True, {"protocol": "classic", "state": "PreparingRebalance"},
          "g is PreparingRebalance: a classic group is converted once it is Stable"),
-        (True, {"kind": "classic", "assigned_data": True},
+        (True, {"protocol": "classic", "assigned_data": True},
          "g is classic, and its assignments carry user data: the broker would not convert it"),
         (False, {"classic_members": ("a", "b", "c")},
          "g has classic members alone, and becomes classic again once no carrier is in it"),

@@ -13,7 +13,7 @@ from tests.history import kafka_says
 
 import apportion.demo
 from apportion.history.group_history import GroupHistories
-from apportion.history.records import CONSUMER
+from apportion.model.protocols import CONSUMER
 from apportion.sources import dump
 
 DUMP = Path(apportion.demo.__file__).parent / "dump"

@@ -14,8 +14,9 @@ from apportion.demo import dump
 from apportion.history.cause import CommitCadence
 from apportion.history.moves import Moves, moves_between_living
 from apportion.history.rebalance_rows import Rebalance, latest, rebalances
-from apportion.history.records import STREAMS, Generation, GenerationMember
+from apportion.history.records import Generation, GenerationMember
 from apportion.history.replay_totals import replay_totals
+from apportion.model.protocols import STREAMS
 from apportion.report import history_text, page_groups
 from apportion.serve.past import GroupPast
 from apportion.sources.load_history import load_histories

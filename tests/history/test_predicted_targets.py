@@ -13,8 +13,9 @@ from tests.history.made import epoch, joined
 import apportion
 from apportion.history.group_history import GroupHistories
 from apportion.history.predicted_targets import Score, score
-from apportion.history.records import CONSUMER, GroupRecord
+from apportion.history.records import GroupRecord
 from apportion.history.steps import Step, follow, steps, without_past
+from apportion.model.protocols import CONSUMER
 from apportion.planning import plan
 from apportion.server_side.timeline import Timeline
 from apportion.sources.load_history import load_histories

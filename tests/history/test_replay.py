@@ -11,11 +11,12 @@ from tests.history.made import classic, gone, member
 from apportion.arrays import Ints
 from apportion.assignors import known
 from apportion.history.fold import fold
-from apportion.history.records import CLASSIC, Generation, GenerationMember, GroupRecord, counts_after
+from apportion.history.records import Generation, GenerationMember, GroupRecord, counts_after
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import what_if
 from apportion.history.steps import sizes
 from apportion.model.group import Group
+from apportion.model.protocols import CLASSIC
 
 
 def walked(assignor: str, *events: GroupRecord) -> dict[str, object]:

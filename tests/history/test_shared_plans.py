@@ -16,11 +16,12 @@ from apportion.assignors import find as own
 from apportion.assignors import known
 from apportion.errors import BadInput
 from apportion.history import scenarios
-from apportion.history.records import CLASSIC, Generation, GenerationMember
+from apportion.history.records import Generation, GenerationMember
 from apportion.history.scenarios import ScenarioResult, outcomes, what_if
 from apportion.history.shared_plans import LikeGroups, SharedPlans, lay_on
 from apportion.history.structure import structure
 from apportion.model.group import Group
+from apportion.model.protocols import CLASSIC
 
 Question = tuple[str, list[Generation], "dict[str, Any] | None", dict[str, list[dict[str, Any]]]]
 

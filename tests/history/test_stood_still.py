@@ -11,12 +11,13 @@ import pytest
 from apportion.demo import dump
 from apportion.history.cause import CommitInterval
 from apportion.history.rebalance_rows import rebalances
-from apportion.history.records import CLASSIC, Generation, GenerationMember
+from apportion.history.records import Generation, GenerationMember
 from apportion.history.stood_still import bounds
 from apportion.history.switch_advice import advice
 from apportion.history.switch_measures import concerns, facts_of
 from apportion.history.switching import switch
 from apportion.model.build import build
+from apportion.model.protocols import CLASSIC
 from apportion.sources.load_history import load_histories
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.history.made import classic, gone, member
 
 from apportion.history.group_history import GroupHistory, TopicMetadata
-from apportion.history.records import CONSUMER, Generation, GenerationMember, GroupRecord
+from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.replay import replay_steps, total
 from apportion.history.steps import Step, steps
 from apportion.history.switch_history import as_dynamic, as_static, batched, sentences
@@ -17,6 +17,7 @@ from apportion.history.switch_history import moves as moved
 from apportion.history.switch_measures import GroupFacts, busiest
 from apportion.history.switching import switch
 from apportion.model.group_json import read_group
+from apportion.model.protocols import CONSUMER
 
 SIZE = 12
 TOPICS = {"clicks": [{"partition": p} for p in range(SIZE)]}

@@ -8,6 +8,8 @@ from typing import Any
 import apportion
 from apportion.model.group_json import read_group
 from apportion.report.group_data import group_data
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 
 WORDS = ("orders", "clicks", "billing", "search", "stock", "mail", "fraud", "views", "audit", "geo", "ads", "users")
 CAUSES = ("join", "leave", "join, leave", "subscription", "topic grew", "restart")
@@ -35,15 +37,15 @@ def one_of(r: random.Random, name: str) -> dict[str, Any]:
         for plan in plans
     ]  # fmt: skip
     lag = sum(entry["end"] - entry["committed"] for entries in raw["topics"].values() for entry in entries)
-    facts = {
-        "state": r.choice(("Stable", "Empty")),
-        "protocol": r.choice(("range", "cooperative-sticky")),
-        "generation": r.randrange(4000),
-        "verdict": r.choice(("OK", "OK", "WARN", "ERR")),
-        "why": [f"The lag is local: {name} has most of {lag:,} messages."],
-        "advice": [f"sticky: members get the same; it moves {r.randrange(9)} where range moves {r.randrange(30)}."],
-    }
-    return group_data(group, plans, facts=facts, history=past, replays=replays)
+    state, assignor = r.choice(("Stable", "Empty")), r.choice(("range", "cooperative-sticky"))
+    drawn = group_data(
+        Judged(Sighting(group, state, None, assignor, generation=r.randrange(4000))), plans, history=past,
+        replays=replays,
+        advice=[f"sticky: members get the same; it moves {r.randrange(9)} where range moves {r.randrange(30)}."],
+    )  # fmt: skip
+    verdict = r.choice(("OK", "OK", "WARN", "ERR"))
+    facts = {"verdict": verdict, "why": [f"The lag is local: {name} has most of {lag:,} messages."]}
+    return {**drawn, **facts, "row": {**drawn["row"], **facts}}
 
 
 def group_json(r: random.Random, name: str) -> dict[str, Any]:

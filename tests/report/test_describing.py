@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.support.sighted import sighting
+
 from apportion.arrays import UNKNOWN
-from apportion.history.records import SHARE, STREAMS, GenerationMember
+from apportion.history.records import GenerationMember
 from apportion.model.group_json import group_to_dict
+from apportion.model.protocols import SHARE, STREAMS
 from apportion.report import describing, page_groups
-from apportion.report.describing import GROUP_COLUMNS, MEMBER_COLUMNS, PARTITION_COLUMNS, shown
-from apportion.report.verdicts import judge
-from apportion.sources.described_group import Observed
+from apportion.report.describing import described, heading
+from apportion.sighting import measures
+from apportion.sighting.judged import Judged
 
 RAW: dict[str, Any] = {
     "group": "orders",
@@ -21,7 +24,7 @@ RAW: dict[str, Any] = {
         "b": {"topics": ["t"], "owned": {"t": [2]}, "rack": "az2", "capacity": 3},
     },
 }
-SEEN = Observed(RAW, "Stable", "range", "classic", "kafka:9092 (1)", 12, sentences=["A source's own sentence."])
+SEEN = sighting(RAW, "Stable", "classic", "range", "kafka:9092 (1)", 12, notes=["A source's own sentence."])
 
 
 def leaves(value: Any) -> Iterator[Any]:
@@ -36,19 +39,20 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def test_the_json_has_every_value_of_every_column() -> None:
-    standing = shown(SEEN)
-    document = {**group_to_dict(standing.group), "described": standing.to_dict(judge(standing))}
+    judged = Judged(SEEN)
+    document = {**group_to_dict(SEEN.group), "described": described(judged)}
     told = {*leaves(document), len(document["members"]), len(document["described"]["partitions"])}
-    for column in (*GROUP_COLUMNS, *MEMBER_COLUMNS, *PARTITION_COLUMNS):
-        values = [value for value in column.of(standing) if value is not None]
-        assert values, f"the group of this test has nothing under {column.name}"
-        assert set(values) <= told, column.name
+    columns = [(m, [m.value(judged)]) for m in measures.at("group") if m.name in describing.STATE]
+    columns += [(m, m.value(SEEN)) for m in (*measures.at("member"), *measures.at("row"))]
+    for column, values in columns:
+        known = [value for value in values if value is not None]
+        assert known, f"the group of this test has nothing under {column.header}"
+        assert set(known) <= told, column.header
 
 
 def test_each_table_has_a_cell_under_each_of_its_columns() -> None:
-    standing = shown(SEEN)
-    members = describing.members(standing, wide=True)
-    tables = (describing.states([standing]), members, describing.partitions([standing]))
+    members = describing.members(SEEN, wide=True)
+    tables = (describing.states([Judged(SEEN)]), members, describing.partitions([SEEN]))
     for table in tables:
         assert {len(row) for row in table.rows} == {len(table.columns)}
     by_name = dict(zip(members.columns, members.rows[1], strict=True))
@@ -60,23 +64,23 @@ def test_each_table_has_a_cell_under_each_of_its_columns() -> None:
 
 
 def test_the_page_has_the_members_columns_that_say_something() -> None:
-    seats = page_groups.of_observed(SEEN)["seats"]
-    assert seats["head"] == [column.name.capitalize() for column in MEMBER_COLUMNS]
-    plain = Observed({"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}})
-    assert page_groups.of_observed(plain)["seats"]["head"] == ["Consumer-id", "#partitions"]
+    seats = page_groups.of_present(SEEN)["seats"]
+    assert seats["head"] == [column.header.capitalize() for column in measures.at("member")]
+    plain = sighting({"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}})
+    assert page_groups.of_present(plain)["seats"]["head"] == ["Consumer-id", "#partitions"]
     many = {f"m{n}": {"topics": ["t"]} for n in range(describing.MOST_ROWS + 1)}
-    assert page_groups.of_observed(Observed({"topics": {"t": 1}, "members": many}))["seats"] is None
+    assert page_groups.of_present(sighting({"topics": {"t": 1}, "members": many}))["seats"] is None
 
 
 def test_the_json_tells_tasks_and_shares_and_that_readers_are_not_told() -> None:
     task = GenerationMember("m-1", client_id="app-1", process_id="p-1", roles={"active": {"sub_0": (1, 0)}})
-    streams = shown(Observed({"topics": {}, "members": {}}, kind=STREAMS, members=[task]))
-    assert streams.to_dict(judge(streams))["roles"] == [
+    streams = sighting({"topics": {}, "members": {}}, protocol=STREAMS, roles=[task])
+    assert described(Judged(streams))["roles"] == [
         {"id": "m-1", "client_id": "app-1", "process": "p-1", "active": {"sub_0": [0, 1]}}
     ]
-    share = shown(Observed({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}}, kind=SHARE))
-    assert "roles" not in share.to_dict(judge(share)), "nobody told"
-    assert share.to_dict(judge(share))["lag_unknown"] == 2 == int((share.lag == UNKNOWN).sum())
-    silent = shown(Observed({"topics": {"t": 2}, "members": {}}, owners_told=False))
-    assert silent.to_dict(judge(silent))["owners_told"] is False
-    assert "members not told" in silent.heading
+    share = sighting({"topics": {"t": 2}, "members": {"a": {"topics": ["t"]}}}, protocol=SHARE)
+    assert "roles" not in described(Judged(share)), "nobody told"
+    assert described(Judged(share))["lag_unknown"] == 2 == int((share.lag == UNKNOWN).sum())
+    silent = sighting({"topics": {"t": 2}, "members": {}}, owners_told=False)
+    assert described(Judged(silent))["owners_told"] is False
+    assert "members not told" in heading(silent)

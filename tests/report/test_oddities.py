@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from apportion.model.build import build
-from apportion.report.describing import ShownGroup
-from apportion.report.oddities import member_labels
-from apportion.report.verdicts import judge
-from apportion.sources.described_group import Observed
+from apportion.sighting.judged import Judged
+from apportion.sighting.oddities import member_labels
+from apportion.sighting.sighting import Sighting
 
 
 def group(topics: dict[str, Any], members: dict[str, Any], **more: Any) -> Any:
@@ -68,7 +67,7 @@ CASES = [
 
 def odd_of(odd: Any, state: str | None = None) -> list[str]:
     """Sentences about a group in this state."""
-    return judge(ShownGroup(odd, Observed({}, state=state))).why
+    return Judged(Sighting(odd, state=state)).why
 
 
 @pytest.mark.parametrize(("title", "odd", "sentence"), CASES, ids=[case[0] for case in CASES])
@@ -86,7 +85,7 @@ def test_a_rebalance_under_way_is_said_first() -> None:
 
 def test_a_sum_of_lags_beyond_64_bits_is_exact() -> None:
     huge = group({"t": [{"partition": p, "lag": 2**63 - 1} for p in range(3)]}, {"a": holder({"t": [0, 1, 2]})})
-    assert ShownGroup(huge, Observed({})).total_lag == 3 * (2**63 - 1)
+    assert Sighting(huge).total_lag == 3 * (2**63 - 1)
 
 
 @pytest.mark.slow

@@ -18,7 +18,9 @@ import apportion
 from apportion.model.group_json import read_group
 from apportion.report import page
 from apportion.report.group_data import MOST_ROWS, group_data
-from apportion.report.oddities import member_label
+from apportion.sighting.judged import Judged
+from apportion.sighting.oddities import member_label
+from apportion.sighting.sighting import Sighting
 
 HOSTILE = "</script><script>alert(1)</script>&<b>"
 
@@ -63,7 +65,7 @@ def page_data(name: str) -> dict[str, Any]:
     ]
     plans = [apportion.plan(group, name) for name in ("roundrobin",)]
     replays = [{"assignor": "range", "moves": [0, 0, 2]}]
-    return group_data(group, plans, facts={"state": "Stable", "verdict": "OK"}, history=history, replays=replays)
+    return group_data(Judged(Sighting(group, "Stable")), plans, history=history, replays=replays)
 
 
 def in_browser(path: Path, profile: Path) -> tuple[str, str]:
@@ -105,7 +107,7 @@ def test_the_page_shows_what_each_member_holds_for_its_capacity(tmp_path: Path) 
     raw = one_group("g")
     raw["members"]["consumer-0"]["capacity"] = 4
     group = read_group(raw)
-    data = group_data(group, [apportion.plan(group, name) for name in ("roundrobin", "sticky")])
+    data = group_data(Judged(Sighting(group)), [apportion.plan(group, name) for name in ("roundrobin", "sticky")])
     assert data["capacity"] == [4, 1, 1]
     path = tmp_path / "page.html"
     path.write_text(page.render([data], title="t", source="s", at=""), encoding="utf-8")
@@ -118,7 +120,7 @@ def test_the_page_shows_what_each_member_holds_for_its_capacity(tmp_path: Path) 
     rows = [re.sub(r"<[^>]*>", " ", row).split() for row in re.findall(r"<tr>.*?</tr>", document)]
     starred = {row[0]: "6 *" in " ".join(row) for row in rows if row[:1] in (["roundrobin"], ["sticky"])}
     assert starred == {"roundrobin": False, "sticky": True}
-    assert group_data(read_group(one_group("g")), [])["capacity"] is None
+    assert group_data(Judged(Sighting(read_group(one_group("g")))), [])["capacity"] is None
 
 
 @pytest.mark.browser
@@ -129,7 +131,7 @@ def test_the_lag_bound_is_spoken_of_where_there_is_one(tmp_path: Path, lag: bool
         raw["topics"] = {topic: len(entries) for topic, entries in raw["topics"].items()}
     group = read_group(raw)
     path = tmp_path / "page.html"
-    data = group_data(group, [apportion.plan(group, "sticky")])
+    data = group_data(Judged(Sighting(group)), [apportion.plan(group, "sticky")])
     path.write_text(page.render([data], title="t", source="s", at=""), encoding="utf-8")
     document, _ = in_browser(path, tmp_path / "profile")
     assert "A star marks the best of a column. " in document
@@ -175,7 +177,9 @@ def test_the_same_data_gives_the_same_page() -> None:
 def test_a_long_history_shows_the_partitions_that_moved_first() -> None:
     owners = [{("t", p): "a" if g == 0 or p % 2 else "b" for p in range(2 * MOST_ROWS)} for g in range(2)]
     group = read_group(one_group("g"))
-    data = group_data(group, [], history=[{"generation": g, "owners": held} for g, held in enumerate(owners)])
+    data = group_data(
+        Judged(Sighting(group)), [], history=[{"generation": g, "owners": held} for g, held in enumerate(owners)]
+    )
     assert len(data["history"]["rows"]) == MOST_ROWS
     assert data["history"]["left_out"] == MOST_ROWS
     assert all(row[0] != row[1] for row in data["history"]["owners"])

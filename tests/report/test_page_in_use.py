@@ -15,11 +15,12 @@ from tests.report.test_page import one_group, page_data
 
 import apportion
 from apportion import rollouts, whatif
-from apportion.model.group_json import group_to_dict, read_group
+from apportion.model.group_json import read_group
 from apportion.report import page
 from apportion.report.group_data import group_data
 from apportion.report.rollouts import page_data as rollout_page
-from apportion.sources.described_group import Observed
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_the_pictures_of_a_switch_fit_and_their_numbers_open(browser: Browser, t
             "stopped": 45,
         },
     }
-    data = group_data(read_group(raw), [])
+    data = group_data(Judged(Sighting(read_group(raw))), [])
     lopsided = [0 for _ in data["owner"]]
     browser.open(written(tmp_path, [{**data, "switch": {**told, "online": data["owner"], "fresh": lopsided}}]), width)
     assert browser.js("document.documentElement.scrollWidth") <= width
@@ -83,7 +84,7 @@ def test_the_pictures_of_a_switch_fit_and_their_numbers_open(browser: Browser, t
 def test_choosing_a_strategy_keeps_the_keyboard_where_it_is(browser: Browser, tmp_path: Path) -> None:
     group = read_group(one_group("g"))
     plans = [apportion.plan(group, name) for name in ("range", "roundrobin")]
-    browser.open(written(tmp_path, [group_data(group, plans)]), 1280)
+    browser.open(written(tmp_path, [group_data(Judged(Sighting(group)), plans)]), 1280)
     browser.js("document.querySelector('#picture-lag select').focus()")
     first = browser.js("document.querySelector('#picture-lag svg').getAttribute('aria-label')")
     browser.js(
@@ -114,7 +115,7 @@ def test_names_that_a_screen_would_obey_or_hide_are_shown_as_they_are_written(br
     raw = {"group": "g\u202ex", "topics": {"t\u2066": len(odd) + 1}, "members": {}}
     raw["members"] = {name: {"topics": ["t\u2066"], "owned": {"t\u2066": [i]}} for i, name in enumerate(odd)}
     group = read_group(raw)
-    drawn = group_data(group, [apportion.plan(group, "range")], facts={"why": ["One of g\u202ex is idle."]})
+    drawn = group_data(Judged(Sighting(group, notes=["One of g\u202ex is idle."])), [apportion.plan(group, "range")])
     text = page.render([drawn, page_data("h")], title="T\u202e", source="s\u202e", at="2026-01-01T00:00:00Z")
     path = tmp_path / "page.html"
     path.write_text(text, encoding="utf-8")
@@ -342,7 +343,7 @@ def test_two_thousand_different_groups_are_light_and_drawn_found_and_sorted(tmp_
 
 def test_a_group_without_members_says_so_instead_of_drawing_nothing(browser: Browser, tmp_path: Path) -> None:
     group = read_group({"group": "gone", "topics": {"t": 2}, "members": {"m": {"topics": []}}})
-    data = group_data(group, [])
+    data = group_data(Judged(Sighting(group)), [])
     browser.open(written(tmp_path, [with_row({**data, "members": [], "owner": [-1, -1]}, members=0)]), 390)
     assert "No members and no history" in browser.js("document.getElementById('group').textContent")
     assert browser.js("document.querySelectorAll('figure').length") == 0
@@ -355,7 +356,7 @@ def test_a_rollout_shows_what_it_brings_and_compares_no_strategies_with_a_presen
     members = {f"m{i}": {"client_id": f"worker-{i}", "topics": ["t"]} for i in range(3)}
     group = whatif.settled(apportion.plan({"group": "g", "topics": {"t": 7}, "members": members}, "cooperative-sticky"))
     stages = rollouts.rollout(group, ["rolling"], "cooperative")
-    drawn = rollout_page(Observed(group_to_dict(group)), group, stages, rollouts.Times())
+    drawn = rollout_page(Sighting(group), group, stages, rollouts.Times())
     browser.open(written(tmp_path, [drawn]), 390)
     shown = browser.js("[...document.querySelectorAll('figure')].map((one) => one.id)")
     assert {"picture-time", "picture-owners"} <= set(shown)

@@ -10,7 +10,7 @@ from tests.report.browser import Browser
 from apportion.cli import main
 from apportion.history.records import GenerationMember
 from apportion.report import page_groups
-from apportion.report.roles import PROGRESS, sentences
+from apportion.sighting.roles import PROGRESS, sentences
 from apportion.sources import dump
 
 DUMP = Path(__file__).parents[1] / "data" / "task_groups"
@@ -52,7 +52,7 @@ def test_sentences_tell_uneven_tasks_and_copies_that_keep_nothing_safe() -> None
 @pytest.mark.browser
 def test_the_page_shows_tasks_and_share_members_and_plans_for_neither(tmp_path: Path) -> None:
     histories = dump.load_histories(DUMP)
-    data = [page_groups.of_remembered(group, dump.observed(group)) for group in histories.living]
+    data = [page_groups.of_remembered(group, dump.sighted(group)) for group in histories.living]
     path = tmp_path / "page.html"
     path.write_text(page_groups.page_of(data, "tasks", "dump"), encoding="utf-8")
     browser = Browser(tmp_path / "profile")

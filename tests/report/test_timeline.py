@@ -16,11 +16,10 @@ from apportion.history.lag_time import Series
 from apportion.history.moves import moves_between_living
 from apportion.history.replay_totals import replay_totals
 from apportion.history.stood_still import standstills
-from apportion.model.group_json import group_to_dict
 from apportion.report.rollouts import as_shown, notes, page_data, table
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
 from apportion.rollouts import Protocol
-from apportion.sources.described_group import Observed
+from apportion.sighting.sighting import Sighting
 from apportion.sources.load_history import load_histories
 
 GROUPS = {group.name: group for group in load_histories(str(dump())).groups.values()}
@@ -77,7 +76,7 @@ def rolled(protocol: Protocol, static: bool = False) -> tuple[list[rollouts.Stag
     members = {f"{client}-{i}": {"topics": ["t"], "client_id": client} for i, client in enumerate("aab")}
     group = whatif.settled(apportion.plan({"topics": {"t": 7}, "members": members}, PROTOCOLS[protocol]))
     stages = rollouts.rollout(group, ["rolling", "grow t:9"], protocol, static=static)
-    observed = Observed(group_to_dict(group))
+    observed = Sighting(group)
     page = page_data(observed, group, stages, rollouts.Times())
     assert page["advice"][0] == rollouts.total_sentence(stages)
     return stages, page["history"]
@@ -93,7 +92,7 @@ def test_what_is_kept_of_a_large_rollout_is_all_that_is_shown(strategy: str) -> 
     kept = [*map(as_shown, stages[:-1]), stages[-1]]
     assert table(kept).records() == table(stages).records()
     assert notes(kept, protocol) == notes(stages, protocol)
-    drawn = [page_data(Observed({}), group, shown, rollouts.Times()) for shown in (kept, stages)]
+    drawn = [page_data(Sighting(group), group, shown, rollouts.Times()) for shown in (kept, stages)]
     assert drawn[0] == drawn[1]
     assert not any(len(stage.plan.group.claims.member) or stage.plan.answer.state for stage in kept[:-1])
 

@@ -11,17 +11,16 @@ from tests.history.made import classic, member
 from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.model.group_json import read_group
 from apportion.report import page_groups
-from apportion.report.describing import ShownGroup
-from apportion.report.diagnosing import Evidence
-from apportion.report.verdicts import Verdict, judge
-from apportion.sources.described_group import Observed
-from apportion.sources.dump import observed
-from apportion.sources.governed import CarriedPlan
+from apportion.sighting.diagnosing import Evidence
+from apportion.sighting.governed import CarriedPlan
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
+from apportion.sources.dump import sighted
 
 
-def judged(group: Any, evidence: Evidence | None = None, **seen: Any) -> Verdict:
+def judged(group: Any, evidence: Evidence | None = None, **seen: Any) -> Judged:
     """The verdict on a group, as a source with these facts shows it."""
-    return judge(ShownGroup(group, Observed({}, **seen)), evidence or Evidence())
+    return Judged(Sighting(group, **seen), evidence or Evidence())
 
 
 def group(lags: list[list[int]], **more: Any) -> Any:
@@ -57,7 +56,7 @@ def group(lags: list[list[int]], **more: Any) -> Any:
 )
 def test_what_warns_depends_on_the_size_of_the_group(lags: list[list[int]], word: str, figure: str) -> None:
     verdict = judged(group(lags))
-    assert verdict.word == word, verdict.odd
+    assert verdict.verdict == word, verdict.odd
     assert bool(verdict.reasons) == (word != "OK")
     assert any(figure in text for text in verdict.reasons) or not figure, verdict.reasons
 
@@ -65,25 +64,25 @@ def test_what_warns_depends_on_the_size_of_the_group(lags: list[list[int]], word
 def test_messages_that_nobody_reads_are_an_error_unless_readers_are_not_told() -> None:
     half = {"topics": {"t": [{"partition": 0, "lag": 5}, {"partition": 1, "lag": 5}]}}
     one = {"topics": ["t"], "owned": {"t": [0]}, "generation": 1}
-    assert judged(read_group({**half, "members": {"a": one}})).word == "ERR"
-    assert judged(read_group({**half, "members": {"a": {"topics": ["t"]}}})).word == "OK", "owners are not told"
+    assert judged(read_group({**half, "members": {"a": one}})).verdict == "ERR"
+    assert judged(read_group({**half, "members": {"a": {"topics": ["t"]}}})).verdict == "OK", "owners are not told"
     described = {**half, "members": {}}
     with pytest.raises(Exception, match="member"):
         read_group(described)
     from apportion.model.build import build
 
     nobody = build(described)
-    assert judged(nobody).word == "ERR"
-    assert judged(nobody, kind="simple").word == "OK", "Flink, Spark and assign() commit without members"
+    assert judged(nobody).verdict == "ERR"
+    assert judged(nobody, protocol="simple").verdict == "OK", "Flink, Spark and assign() commit without members"
     not_told = judged(nobody, owners_told=False)
-    assert (not_told.word, not_told.reasons[0][:19]) == ("WARN", "Owners are not told")
+    assert (not_told.verdict, not_told.reasons[0][:19]) == ("WARN", "Owners are not told")
 
 
 def test_messages_that_retention_deleted_warn_and_a_marker_or_a_topic_that_was_left_does_not() -> None:
     def told(begin: int, wants: str = "t") -> str:
         topics = {"t": [{"partition": 0, "begin": begin, "end": 100, "committed": 40}], "u": 1}
         members = {"a": {"topics": [wants], "owned": {wants: [0]}, "generation": 1}}
-        return judged(read_group({"topics": topics, "members": members})).word
+        return judged(read_group({"topics": topics, "members": members})).verdict
 
     assert [told(40), told(42), told(43), told(90, "u")] == ["OK", "OK", "WARN", "OK"]
 
@@ -115,16 +114,16 @@ def test_what_the_strategy_promises_or_the_governing_plan_wants_is_no_fault(stra
     one_reader = group([[50_000] * 8, [], []])
     plan = CarriedPlan(1_795_272_800_000, {}, ()) if governed else None
     protocol = "apportion" if governed else strategy
-    verdict = judged(one_reader, protocol=protocol, state="Stable", governed=plan)
+    verdict = judged(one_reader, assignor=protocol, state="Stable", governed=plan)
     uneven = any("Uneven" in text for text in verdict.reasons)
     assert uneven == (strategy == "sticky" and not governed), verdict.reasons
     if strategy != "sticky" and not governed:
-        assert (verdict.word, verdict.reasons) == ("OK", [])
+        assert (verdict.verdict, verdict.reasons) == ("OK", [])
 
 
 def test_partitions_that_are_not_where_the_governing_plan_wants_them_warn() -> None:
     plan = CarriedPlan(1_795_272_800_000, {("t", 0): "m1"}, ())
-    verdict = judged(group([[0, 0], [0, 0]]), protocol="apportion", state="Stable", governed=plan)
+    verdict = judged(group([[0, 0], [0, 0]]), assignor="apportion", state="Stable", governed=plan)
     assert verdict.reasons == ["1 partition is not where its plan wants them."]
 
 
@@ -136,15 +135,15 @@ def test_a_group_that_rebalances_is_no_error_whatever_its_owners_seem_to_be(stat
     members["a"]["owned"] = {"t": [0]}
     topic = [{"partition": p, "lag": 9_000 * p} for p in range(4)]
     verdict = judged(read_group({"topics": {"t": topic}, "members": members}), state=state)
-    assert (verdict.word, verdict.diagnosis.kind) == ("WARN", "rebalancing")
+    assert (verdict.verdict, verdict.diagnosis.kind) == ("WARN", "rebalancing")
     assert verdict.reasons[0].startswith("It is rebalancing"), verdict.reasons
     quiet = judged(group([[0, 0], [0, 0]]), state=state)
-    assert (quiet.word, quiet.diagnosis.kind) == ("OK", "rebalancing")
+    assert (quiet.verdict, quiet.diagnosis.kind) == ("OK", "rebalancing")
 
 
 def test_a_lag_of_millions_is_never_nothing_odd_even_if_it_is_even() -> None:
     verdict = judged(group([[8_000_000], [8_000_000]]))
-    assert verdict.word == "WARN"
+    assert verdict.verdict == "WARN"
     assert verdict.reasons == ["16,000,000 messages wait; one member alone has 8,000,000 of them to read."]
 
 
@@ -165,16 +164,16 @@ def test_a_storm_of_rebalances_warns_for_an_hour(at_s: list[int], word: str) -> 
     even = group([[0, 0], [0, 0]])
     at = [at * SECOND for at in at_s]
     verdict = judged(even, Evidence(rebalanced_at=at))
-    assert verdict.word == word
+    assert verdict.verdict == word
     if at_s[-1] == 27:
         assert (verdict.reasons, verdict.diagnosis.kind) == (["It rebalanced 8 times in 27 s."], "rebalancing")
-    assert judged(even, Evidence(rebalanced_at=at, now_ms=10_000_000)).word == "OK"
+    assert judged(even, Evidence(rebalanced_at=at, now_ms=10_000_000)).verdict == "OK"
 
 
 def test_the_page_has_the_verdict_of_a_recorded_storm() -> None:
     events = [classic(i, i + 1, member("a", {"t": [i % 2]}), member("b", {"t": [1 - i % 2]})) for i in range(9)]
     past = GroupHistory("g", events, {}, [], TopicMetadata({"t": [{"partition": 0}, {"partition": 1}]}, {}, {}))
-    drawn = page_groups.of_remembered(past, observed(past))
+    drawn = page_groups.of_remembered(past, sighted(past))
     assert drawn["verdict"] == "WARN"
     assert "It rebalanced 8 times in 7 s." in drawn["why"]
     json.dumps(drawn)

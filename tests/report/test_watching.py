@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from apportion.model.group_json import read_group
-from apportion.report.describing import ShownGroup
-from apportion.report.verdicts import judge
 from apportion.report.watching import View
-from apportion.sources.described_group import Observed
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 
 
-def standing(members: dict[str, Any]) -> ShownGroup:
+def standing(members: dict[str, Any]) -> Sighting:
     topics = {"clicks": [{"partition": p, "begin": 0, "end": 100, "committed": 10} for p in range(4)]}
-    return ShownGroup(read_group({"group": "g", "topics": topics, "members": members}), Observed({}, state="Stable"))
+    return Sighting(read_group({"group": "g", "topics": topics, "members": members}), state="Stable")
 
 
 def member(client: str, *owned: int) -> dict[str, Any]:
@@ -47,5 +46,5 @@ def test_what_is_odd_is_told_to_the_end_however_narrow_the_terminal_is() -> None
     view.take(standing({"a" * 30: member("a" * 30, 0, 1, 2, 3), "b" * 30: member("b" * 30)}), 0.0)
     told = " ".join(view.text(width=60).split())
     assert view.standing is not None
-    assert all(sentence in told for sentence in judge(view.standing).odd)
+    assert all(sentence in told for sentence in Judged(view.standing).odd)
     assert all(len(line) <= 60 for line in view.text(width=60).splitlines())

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion import rollouts
 from apportion.model.build import build
@@ -79,7 +80,7 @@ class Rollout:
         """The group as the broker describes it."""
         connection = Connection(self.broker.bootstrap, Properties())
         (observed,) = live.groups(connection, [self.group])
-        return build(observed.raw)
+        return build(raw(observed))
 
     def close(self) -> None:
         """Everybody goes."""

@@ -244,10 +244,10 @@ def classic(
     topics = {*wants, *(topic for owned in members.values() for topic in owned)}
     facts = {
         "state": state,
-        "protocol": assignor,
-        "kind": kind,
+        "protocol": kind,
+        "assignor": assignor,
         "generation": None,
-        "sentences": [],
+        "notes": [],
         "assigned_data": [],
     }
     return DescribedGroup(name, "broker-1:9092 (1)", {**facts, "members": found, "wanted": topics, **fields}, committed)

@@ -145,8 +145,8 @@ def described(name: str, case: Case, t: float) -> DescribedGroup:
     owner = members[:1] if case.owned else ()
     described = {m: {**fields, "topics": [wants], "owned": {wants: [0]} if m in owner else {}} for m in members}
     facts = {
-        "state": "Stable" if members else "Empty", "protocol": "range", "kind": "classic", "generation": None,
-        "sentences": [], "members": described, "wanted": {wants} if members else set(),
+        "state": "Stable" if members else "Empty", "protocol": "classic", "assignor": "range", "generation": None,
+        "notes": [], "members": described, "wanted": {wants} if members else set(),
     }  # fmt: skip
     return DescribedGroup(name, "b:1 (1)", facts, {(topic, 0): int(case.committed(t))})
 
@@ -311,10 +311,10 @@ def test_what_is_known_of_markers_makes_lags_exact(monkeypatch: pytest.MonkeyPat
         monkeypatch, {name: CASES[name] for name in ("at-a-marker", "stuck-at-one", "marker-expired")}, 900, 60
     )
     states = play.collector.snapshot.groups
-    assert {name: state.total_lag for name, state in states.items()} == {
+    assert {name: state.sighting.total_lag for name, state in states.items()} == {
         "at-a-marker": 0, "stuck-at-one": 1, "marker-expired": 0,
     }  # fmt: skip
-    assert {name: state.catch_up_s for name, state in states.items()} == {
+    assert {name: state.whole.catch_up_s for name, state in states.items()} == {
         "at-a-marker": 0, "stuck-at-one": float("inf"), "marker-expired": 0,
     }  # fmt: skip
     assert not states["marker-expired"].expired.any()
@@ -339,7 +339,7 @@ def test_a_groups_picture_has_the_lag_of_the_newest_rounds(monkeypatch: pytest.M
     state = play.collector.snapshot.groups["slower"]
     lag = play.answers.drawn(state)["history"]["lag"]
     assert len(lag) == 60
-    assert lag[-1] == [1000 * (START + 700), state.total_lag] == [1000 * (START + 700), 10_000 + 50 * 700]
+    assert lag[-1] == [1000 * (START + 700), state.sighting.total_lag] == [1000 * (START + 700), 10_000 + 50 * 700]
     assert [at for at, _ in lag] == sorted(at for at, _ in lag)
 
 

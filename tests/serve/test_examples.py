@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from apportion.cli.commands import parser_of
-from apportion.serve.metrics import BY_NAME
+from apportion.serve.metrics import every
 
 FOLDER = Path(__file__).parents[2] / "examples" / "serve"
 PROMTOOL = shutil.which("promtool")
@@ -35,10 +35,11 @@ def expressions() -> list[str]:
 
 
 def test_the_dashboard_and_the_rules_ask_for_metrics_that_there_are() -> None:
+    exported = {family.name for family in every()}
     own = {"apportion_group_fault", "apportion_up", "apportion_tail_up", "process_resident_memory_bytes"}
     for text in (*expressions(), (FOLDER / "alerts.yml").read_text()):
         for name in re.findall(r"\b(?:apportion|kafka|kminion|process)_[a-z_]+\b", text):
-            assert name in BY_NAME or name in own or name.startswith("apportion_scrape_"), name
+            assert name in exported or name in own or name.startswith("apportion_scrape_"), name
 
 
 def test_every_panel_has_a_place_of_its_own() -> None:

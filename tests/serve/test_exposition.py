@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from apportion.serve.answers import Answers, listed, row_now
+from apportion.serve.answers import Answers
 from apportion.serve.collector import Collector
 from apportion.serve.derived_state import group_state, group_with_offsets, lag_times_of
 from apportion.serve.end_times import AllEnds, Commits
@@ -22,7 +22,7 @@ from apportion.serve.metrics import Renderer
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState
-from apportion.sources.cluster_round import DescribedGroup, TopicLog, entries_of
+from apportion.sources.cluster_round import DescribedGroup, TopicLog
 from apportion.sources.config import Connection
 from apportion.sources.properties import Properties
 
@@ -88,12 +88,12 @@ def test_what_is_kept_of_a_group_from_round_to_round_is_what_would_be_worked_out
             logs["clicks"] = replace(TOPICS["clicks"], end=np.array([rng.randrange(6, 12) for _ in range(4)]))
         now = _state(one, logs, float(turn), past, old, settings)
         anew = _state(one, logs, float(turn), past, None, settings)
-        assert answers._summary("g", now) == row_now(listed(now), now) == row_now(listed(anew), anew)
-        assert (now.judged.odd, now.verdict, now.total_lag) == (anew.judged.odd, anew.verdict, anew.total_lag)
+        assert answers._summary("g", now) == answers._summary("g", anew)
+        assert (now.odd, now.verdict, now.sighting.total_lag) == (anew.odd, anew.verdict, anew.sighting.total_lag)
         assert (now.distance, now.concentration) == (anew.distance, anew.concentration)
-        assert now.lag.tolist() == anew.lag.tolist()
-        assert now.shown.group.owner.tolist() == anew.shown.group.owner.tolist()
-        kept += old is not None and now.shown is old.shown
+        assert now.sighting.lag.tolist() == anew.sighting.lag.tolist()
+        assert now.sighting.group.owner.tolist() == anew.sighting.group.owner.tolist()
+        kept += old is not None and now.sighting is old.sighting
         old = now
     assert 10 < kept < 50
 
@@ -107,7 +107,7 @@ def _state(
     settings: ServerSettings,
 ) -> GroupState:
     """One group at a round."""
-    built = group_with_offsets(one, entries_of(logs), old)
+    built = group_with_offsets(one, logs, old)
     commits = Commits.none(built.group.P)
     ((times, whole),) = lag_times_of([(built.group, commits, None)], AllEnds({}), at)
-    return group_state(one, built, at, past, old, (times, whole), commits, settings, ())
+    return group_state(one, built, logs, at, past, old, (times, whole), commits, settings, ())

@@ -36,16 +36,16 @@ from apportion.serve.derived_state import (
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.serve.exposition import EMPTY
 from apportion.serve.faults import Faults
-from apportion.serve.metrics import BY_NAME, CAUSES, Renderer, chosen
+from apportion.serve.metrics import Renderer, chosen, every
 from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
-from apportion.serve.snapshot import GroupState, Snapshot
+from apportion.serve.snapshot import CAUSES, GroupState, Snapshot
 from apportion.serve.switched import Switches, switch_of
+from apportion.sighting.governed import CarriedPlan
 from apportion.sources.cluster import partition_of_group
-from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog, entries_of
+from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog
 from apportion.sources.config import Connection
-from apportion.sources.governed import CarriedPlan
 from apportion.sources.load_history import load_histories
 from apportion.sources.properties import Properties
 
@@ -62,26 +62,25 @@ def seen(name: str, owned: Mapping[str, list[int]], committed: Mapping[tuple[str
     """A group whose first member holds what is owned, and whose second holds nothing."""
     fields = {"instance_id": None, "client_id": "cli", "host": "/10.0.0.1", "rack": None, "topics": ["clicks"]}
     members = {"cli-1": {**fields, "owned": owned}, "cli-2": {**fields, "owned": {}}}
-    told = {"state": "Stable", "protocol": "range", "kind": "classic", "generation": None, "sentences": []}
+    told = {"state": "Stable", "protocol": "classic", "assignor": "range", "generation": None, "notes": []}
     return DescribedGroup(name, "b:1 (1)", {**told, "members": members, "wanted": {"clicks"}}, committed)
 
 
 def snapshot(*groups: DescribedGroup, settings: ServerSettings, at: float | None = None) -> Snapshot:
     """Two rounds that saw these groups as they are, the second just now."""
     now = time.time() if at is None else at
-    entries, states = entries_of(TOPICS), {}
-    ends = {}
+    states, ends = {}, {}
     for topic, log in TOPICS.items():
         ends[topic] = EndTimes(log.topic_id, log.number)
         ends[topic].add(now - 20, log.end - 4)
         ends[topic].add(now, log.end)
     for one in groups:
-        built = group_with_offsets(one, entries, None)
+        built = group_with_offsets(one, TOPICS, None)
         group = built.group
         past = GroupPast(one.name, {})
         commits = commits_then(group, now - 20, None).then(now, offsets_of(group).committed)
         ((times, whole),) = lag_times_of([(group, commits, None)], AllEnds(ends), now)
-        states[one.name] = group_state(one, built, now, past, None, (times, whole), commits, settings, ())
+        states[one.name] = group_state(one, built, TOPICS, now, past, None, (times, whole), commits, settings, ())
     told = Round(now, cluster_id="cluster-id", brokers=3, topics=TOPICS)
     return Snapshot(1, told, states, trouble="")
 
@@ -112,7 +111,7 @@ def test_a_governed_group_tells_when_its_plan_is_of_and_how_many_partitions_diff
     settings = ServerSettings(cluster_name="c")
     one = seen(NAME, {"clicks": [0]}, {("clicks", 0): 1})
     under = CarriedPlan(1_764_000_000, {("clicks", p): "m" for p in range(3)}, ())
-    one = replace(one, description={**one.description, "governed": under})
+    one = replace(one, facts={**one.facts, "governed": under})
     found = samples(settings, snapshot(one, settings=settings))
     assert [found[name][0][1] for name in GOVERNED] == [1_764_000_000, 3]
 
@@ -121,7 +120,7 @@ def test_every_family_is_told_by_its_name_with_values_that_add_up() -> None:
     settings = ServerSettings(cluster_name='c"1', names="all")
     one = seen(NAME, {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 10, ("clicks", 1): 4, ("clicks", 3): 1, (NAME, 0): 1})
     found = samples(settings, snapshot(one, settings=settings))
-    assert set(found) == set(BY_NAME) - {
+    assert set(found) == {family.name for family in every()} - {
         "apportion_group_advised_members", "apportion_group_partition_stuck_seconds", *GOVERNED
     }  # fmt: skip
     label = {"cluster_name": 'c"1', "group": NAME}
@@ -149,12 +148,10 @@ def test_what_is_shared_or_read_by_several_is_not_counted_as_without_an_owner() 
     settings, name = ServerSettings(), "apportion_group_unowned_partitions"
     both = {"clicks": [0, 1]}
     one = seen("twice", both, {})
-    members = one.description["members"]
-    twice = replace(
-        one, description={**one.description, "members": {m: {**members[m], "owned": both} for m in MEMBERS}}
-    )
+    members = one.facts["members"]
+    twice = replace(one, facts={**one.facts, "members": {m: {**members[m], "owned": both} for m in MEMBERS}})
     shared = seen("shared", {}, {})
-    shared = replace(shared, description={**shared.description, "kind": "share"})
+    shared = replace(shared, facts={**shared.facts, "protocol": "share"})
     found = samples(settings, snapshot(twice, shared, settings=settings))[name]
     assert [(labels["group"], value) for labels, value in found] == [("twice", 2)], "clicks-2 and clicks-3"
 
@@ -170,17 +167,19 @@ def test_an_empty_cluster_has_brokers() -> None:
 def test_families_are_chosen_by_whose_they_are_and_by_name() -> None:
     assert {family.of for family in chosen("kminion")} == {"kminion"}
     assert [family.name for family in chosen("kafka_brokers")] == ["kafka_brokers"]
-    assert len(chosen("all")) == len(BY_NAME)
+    assert len(chosen("all")) == len(every())
     assert {family.of for family in chosen("")} == {"kafka-lag-exporter", "apportion"}
     of_partitions = [
         "kafka_consumergroup_group_lag",
         "kafka_consumergroup_group_lag_seconds",
         "kafka_consumergroup_group_offset",
     ]
-    every = [family.name for family in chosen("") if family.level == "partition" and family.of != "apportion"]
-    assert every == of_partitions, "each lag once"
+    by_default = [
+        family.name for family in chosen("") if family.measure.level == "partition" and family.of != "apportion"
+    ]
+    assert by_default == of_partitions, "each lag once"
     assert set(chosen("-kafka-lag-exporter")) == set(chosen("apportion"))
-    assert len(chosen("all,-kafka_brokers")) == len(BY_NAME) - 1
+    assert len(chosen("all,-kafka_brokers")) == len(every()) - 1
     assert "kafka_brokers" not in {family.name for family in chosen("kafka_exporter,-kafka_brokers")}
     with pytest.raises(UnknownName, match="no family of metrics is named 'burrow'"):
         chosen("burrow")
@@ -291,7 +290,7 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-    from apportion.serve.otlp import SINCE_START, Exporter
+    from apportion.serve.otlp import Exporter
 
     bodies: list[bytes] = []
 
@@ -324,7 +323,7 @@ def test_otlp_sends_what_a_receiver_reads_under_the_collectors_names() -> None:
     told = ExportMetricsServiceRequest.FromString(b"".join(bodies))
     metrics = {m.name: m for r in told.resource_metrics for s in r.scope_metrics for m in s.metrics}
     assert set(metrics) == THE_COLLECTORS | OURS
-    sums = [metrics[name].sum for name in SINCE_START]
+    sums = [metrics[f"apportion.group.{name}_time"].sum for name in ("rebalance", "standstill")]
     assert [(one.is_monotonic, one.data_points[0].as_double) for one in sums] == [(True, 1.5), (True, 4.0)]
     [point] = metrics["kafka.consumer_group.lag"].gauge.data_points
     labels = {a.key: a.value.string_value or a.value.int_value for a in point.attributes}
@@ -383,7 +382,7 @@ def test_a_receiver_that_is_away_is_one_line_when_it_goes_and_one_when_it_is_bac
 
 def test_the_time_to_catch_up_is_that_of_the_slowest_member_at_the_pace_of_the_last_rounds() -> None:
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
-    group = group_with_offsets(one, entries_of(TOPICS), None).group
+    group = group_with_offsets(one, TOPICS, None).group
     ends = {"clicks": EndTimes("id", np.arange(4))}
     ends["clicks"].add(0.0, np.full(4, 100))
     ends["clicks"].add(100.0, np.full(4, 110))
@@ -440,29 +439,28 @@ def test_the_advised_number_counts_what_waits_where_that_is_wished_and_goes_on_w
     )
 
     def after(one: DescribedGroup, old: GroupState | None) -> GroupState:
-        built = group_with_offsets(one, entries_of(logs), old)
+        built = group_with_offsets(one, logs, old)
         commits = Commits.none(built.group.P)
         ((times, whole),) = lag_times_of([(built.group, commits, None)], AllEnds({}), 1000.0)
         past = GroupPast("g", {})
-        return group_state(one, built, 1000.0, past, old, (times, whole), commits, settings, ())
+        return group_state(one, built, logs, 1000.0, past, old, (times, whole), commits, settings, ())
 
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 0 for p in range(4)})
     manned = after(one, None)
     assert advised(manned, ends, 200) == 2, "90, 90, 90 + 10 a second come in"
     assert advised(manned, ends, 200, 100.0) == 3, "and as much a second of what waits: 180, 180, 180 + 20"
-    left = after(replace(one, description={**one.description, "members": {}, "state": "Empty"}), manned)
+    left = after(replace(one, facts={**one.facts, "members": {}, "state": "Empty"}), manned)
     assert left.group.M == 0
     assert advised(left, ends, 200, 100.0) == 3, "nobody reads now: by the subscriptions of before"
 
 
 def test_of_a_topic_made_anew_no_lag_is_known_until_the_group_commits_there() -> None:
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", p): 7 for p in range(4)})
-    entries = entries_of(TOPICS)
-    assert group_with_offsets(one, entries, None).group.lag_known.all()
-    before = group_with_offsets(one, entries, None, stale=dict(one.committed)).group
+    assert group_with_offsets(one, TOPICS, None).group.lag_known.all()
+    before = group_with_offsets(one, TOPICS, None, stale=dict(one.committed)).group
     assert not before.lag_known.any()
     again = replace(one, committed={**one.committed, ("clicks", 1): 2})
-    known = group_with_offsets(again, entries, None, stale=dict(one.committed)).group.lag_known
+    known = group_with_offsets(again, TOPICS, None, stale=dict(one.committed)).group.lag_known
     assert known.tolist() == [False, True, False, False]
 
 
@@ -492,8 +490,8 @@ def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_
     (state,) = snapshot(one, settings=ServerSettings()).groups.values()
     for at, held in ((1_000, ([0, 1, 2, 3], [])), (2_000, ([0, 1], [2, 3]))):
         owned = dict(zip(MEMBERS, held, strict=True))
-        members = {m: {**one.description["members"][m], "owned": {"clicks": owned[m]}} for m in MEMBERS}
-        state.past.describe({**one.description, "members": members, "generation": at}, at, following=False)
+        members = {m: {**one.facts["members"][m], "owned": {"clicks": owned[m]}} for m in MEMBERS}
+        state.past.describe({**one.facts, "members": members, "generation": at}, at, following=False)
     told = switch_of(state)
     assert told is not None
     expected = switch(state.as_described, GroupFacts("classic", "range"))
@@ -509,7 +507,7 @@ def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_
     assert switches.answer(state) is switches.answer(replace(state, seen=5.0)) is not None
     assert switches.drawn(replace(state, gone=True)) == {}
     for n in range(70):
-        switches.drawn(replace(state, shown=replace(state.shown, group=replace(state.group, name=f"g-{n}"))))
+        switches.drawn(replace(state, sighting=replace(state.sighting, group=replace(state.group, name=f"g-{n}"))))
     assert len(switches._kept) == 64
 
 
@@ -528,7 +526,7 @@ def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_i
     assert not look(1_001).gone
     assert look(1_012).gone, "no broker was away"
     assert not look(1_020, one).gone
-    assert "its coordinator does not list its groups" in look(1_030, listed_all=False).sentences[0]
+    assert "its coordinator does not list its groups" in look(1_030, listed_all=False).noted[0]
     assert not look(1_040).gone
     assert not look(1_330).gone, "its broker may still load"
     assert look(1_350).gone

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion.comparison import compare
 from apportion.sources import live
@@ -61,7 +62,7 @@ def test_each_lag_offset_and_member_count_is_the_one_that_the_admin_client_tells
     own_broker: Broker, server: Serving
 ) -> None:
     [seen] = live.groups(Connection(own_broker.bootstrap, Properties()), [GROUP])
-    for entry in seen.raw["topics"][TOPIC]:
+    for entry in raw(seen)["topics"][TOPIC]:
         p, lag = str(entry["partition"]), entry["end"] - entry["committed"]
         assert server.value("kafka_consumergroup_group_lag", group=GROUP, topic=TOPIC, partition=p) == lag
         assert server.value("kafka_consumergroup_lag", consumergroup=GROUP, topic=TOPIC, partition=p) == lag
@@ -93,8 +94,8 @@ def test_every_name_of_the_contract_is_scraped(server: Serving) -> None:
 def test_the_api_gives_group_json_with_the_plans_that_compare_gives(own_broker: Broker, server: Serving) -> None:
     [seen] = live.groups(Connection(own_broker.bootstrap, Properties()), [GROUP])
     told = server.json(f"/api/v1/groups/{GROUP}")
-    assert told["topics"][TOPIC] == seen.raw["topics"][TOPIC]
-    assert told["topic_ids"] == seen.raw["topic_ids"]
+    assert told["topics"][TOPIC] == raw(seen)["topics"][TOPIC]
+    assert told["topic_ids"] == raw(seen)["topic_ids"]
     expected = compare(seen.group).to_dict()
     assert told["plans"] == expected["plans"]
     assert told["best"] == expected["best"]

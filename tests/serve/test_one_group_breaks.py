@@ -15,6 +15,7 @@ from apportion.serve import advice, answers, collector, derived_state, metrics, 
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.tails import Tails
+from apportion.sighting.measures import MEASURES
 
 BAD = "bad"
 
@@ -39,6 +40,7 @@ def breaking(work: Callable[..., Any], broken: Callable[[], bool]) -> Callable[.
     return instead
 
 
+LAG = next(measure for measure in MEASURES if measure.otlp == "kafka.consumer_group.lag")
 DERIVATIONS: Mapping[str, tuple[Any, str]] = {
     "past": (GroupPast, "describe"),
     "group": (collector, "group_with_offsets"),
@@ -49,8 +51,8 @@ DERIVATIONS: Mapping[str, tuple[Any, str]] = {
     "concentration": (derived_state, "concentration"),
     "short lags": (Tails, "want"),
     "advised number of members": (advice, "advised"),
-    "row": (answers, "listed"),
-    "row of now": (answers, "row_now"),
+    "row": (answers, "row_of"),
+    "what else the list knows": (answers, "found_by"),
     "labels": (metrics.Labels, "__init__"),
     "metric of a partition": (metrics, "_partitions"),
     "metric of a topic": (metrics, "_topics"),
@@ -83,7 +85,7 @@ class Server:
         # From the third round on the topic is another one, so that commits of before mean other messages.
         log = self.clicks if n < 3 else topic([(0, int(end)) for end in self.clicks.end], "id-2")
         self.played.round(groups, {"clicks": log})
-        self.exported = list(self.exporter.points("kafka.consumer_group.lag"))
+        self.exported = list(self.exporter.points(LAG))
 
     @property
     def exporter(self) -> Any:

@@ -9,15 +9,16 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion.assignors import BrokerSticky
 from apportion.cli import main
 from apportion.history.records import GenerationMember
 from apportion.serve.collector import Collector
 from apportion.serve.settings import ServerSettings
+from apportion.sighting.sighting import Sighting
 from apportion.sources import live
 from apportion.sources.config import Connection
-from apportion.sources.described_group import Observed
 from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
@@ -43,7 +44,7 @@ def cluster(jars: str) -> Iterator[Broker]:
         yield broker
 
 
-def seen(broker: Broker, name: str) -> Observed:
+def seen(broker: Broker, name: str) -> Sighting:
     return live.groups(Connection(broker.bootstrap, Properties()), [name])[0]
 
 
@@ -63,14 +64,14 @@ def lists(text: str) -> dict[str, tuple[int, ...]]:
     return {sub: tuple(map(int, ids.split(","))) for sub, ids in re.findall(r"(\w+):\[([0-9,]+)\]", text)}
 
 
-def tasks_of(group: Observed, role: str, process: str = "") -> list[tuple[str, int]]:
+def tasks_of(group: Sighting, role: str, process: str = "") -> list[tuple[str, int]]:
     """Tasks that members have in a role; those of one process, if it is named."""
-    members = [member for member in group.members if process in ("", member.process_id)]
+    members = [member for member in group.roles if process in ("", member.process_id)]
     return [(sub, one) for member in members for sub, ids in member.roles[role].items() for one in ids]
 
 
-def by_id(group: Observed) -> dict[str, GenerationMember]:
-    return {member.member_id: member for member in group.members}
+def by_id(group: Sighting) -> dict[str, GenerationMember]:
+    return {member.member_id: member for member in group.roles}
 
 
 def test_members_of_a_streams_group_hold_the_tasks_that_kafkas_tool_prints(cluster: Broker) -> None:
@@ -80,8 +81,8 @@ def test_members_of_a_streams_group_hold_the_tasks_that_kafkas_tool_prints(clust
         cluster, "org.apache.kafka.tools.streams.StreamsGroupCommand", "--group", STREAMS, "--members", "--verbose"
     )
     assert len(lines) == len(members) == 3
-    assert len({member.process_id for member in group.members}) == 2
-    assert (group.kind, group.protocol) == ("streams", "sticky")
+    assert len({member.process_id for member in group.roles}) == 2
+    assert (group.protocol, group.assignor) == ("streams", "sticky")
     for line in lines:
         _, epoch, _, member_id, _, _, process, client = line.split()[:8]
         member, tasks = members[member_id], line.split("ACTIVE: ", 1)[1].split("TARGET-")[0]
@@ -91,19 +92,19 @@ def test_members_of_a_streams_group_hold_the_tasks_that_kafkas_tool_prints(clust
         assert member.roles == {"active": lists(active), "standby": lists(standby), "warmup": {}}
     standbys = tasks_of(group, "standby")
     assert len(standbys) == len(set(standbys)), "one replica of each"
-    for process in sorted(str(one) for one in {member.process_id for member in group.members}):
+    for process in sorted(str(one) for one in {member.process_id for member in group.roles}):
         kept = set(tasks_of(group, "standby", process))
         assert kept, "standbys are kept"  # by which of a process's threads is Kafka's to say
         assert not kept & set(tasks_of(group, "active", process)), "in another process than the task"
 
 
 def test_a_streams_groups_members_own_what_their_active_tasks_read(cluster: Broker) -> None:
-    raw = seen(cluster, STREAMS).raw
-    owned = [(topic, p) for member in raw["members"].values() for topic, ids in member["owned"].items() for p in ids]
+    told = raw(seen(cluster, STREAMS))
+    owned = [(topic, p) for member in told["members"].values() for topic, ids in member["owned"].items() for p in ids]
     assert len(owned) == len(set(owned))
-    there = {(topic, entry["partition"]) for topic in ("users", "clicks", "views") for entry in raw["topics"][topic]}
+    there = {(topic, entry["partition"]) for topic in ("users", "clicks", "views") for entry in told["topics"][topic]}
     assert there <= set(owned)
-    assert all("committed" in entry for entry in raw["topics"]["clicks"]), "its offsets stand where consumers' do"
+    assert all("committed" in entry for entry in told["topics"]["clicks"]), "its offsets stand where consumers' do"
     assert seen(cluster, STREAMS).group.M == 3
 
 
@@ -119,7 +120,7 @@ def test_share_members_share_what_kafkas_tool_prints_and_own_nothing(cluster: Br
         assert (name, int(epoch), host, client) == (SHARE, group.generation, member.host, member.client_id)
         assert member.roles == {"shared": {topic: tuple(map(int, ids.split(",")))}}
     assert not members
-    assert not any(member.get("owned") for member in group.raw["members"].values())
+    assert not any(member.get("owned") for member in raw(group)["members"].values())
 
 
 def test_describe_shows_both_among_all_groups(cluster: Broker, capfd: pytest.CaptureFixture[str]) -> None:
@@ -155,7 +156,7 @@ def test_a_server_shows_both_and_follows_their_epochs_by_record(cluster: Broker)
             for name in (NEW, "later"):
                 until(lambda name=name: collector.snapshot.groups[name].past.generations, "its epoch is known", 240)
             groups = collector.snapshot.groups
-            assert {m.roles["shared"]["jobs"] for m in groups[SHARE].observed.members}
+            assert {m.roles["shared"]["jobs"] for m in groups[SHARE].sighting.roles}
             assert groups[SHARE].past.generations == []
             assert groups[SHARE].verdict == "OK", "that its progress stands elsewhere is no trouble"
             assert groups[STREAMS].distance is None

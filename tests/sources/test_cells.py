@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion.errors import BadInput
 from apportion.sources.cells import joined
@@ -72,9 +73,9 @@ def text(table: str, current: str, end: str, lag: str) -> str:
 
 def second(content: str) -> dict[str, Any]:
     [group] = groups_in(content.encode(), "text")
-    assert (group.name, list(group.left_out), group.contradiction) == ("billing", [], "")
-    assert group.raw["members"]["c-2"]["owned"] == {"orders": [1]}
-    return {key: value for key, value in group.raw["topics"]["orders"][1].items() if key != "partition"}
+    assert (group.name, list(group.gaps), group.contradiction) == ("billing", [], "")
+    assert raw(group)["members"]["c-2"]["owned"] == {"orders": [1]}
+    return {key: value for key, value in raw(group)["topics"]["orders"][1].items() if key != "partition"}
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -107,8 +108,8 @@ def test_what_is_no_number_is_named_with_its_line_and_column(table: str, cell: s
         groups_in(content.encode(), "text")
     assert column in str(refused.value)
     [group] = groups_in(content.encode(), "text", whole=False)
-    assert len(group.left_out) == 1
-    assert f"line {line}" in group.left_out[0]
+    assert len(group.gaps) == 1
+    assert f"line {line}" in group.gaps[0]
 
 
 @pytest.mark.parametrize("cells", [("88", "9.000", "8,912.00"), ("0", "9.000", "9.000"), ("-", "9,188", "-")])
@@ -127,8 +128,8 @@ def test_two_readings_or_none_are_not_guessed(cells: tuple[str, str, str]) -> No
 def test_a_line_with_another_number_of_cells_is_named(table: str, cells: list[str]) -> None:
     rows = TABLES[table]([NAMES, FIRST, [cell.replace("c-1", "c-9") for cell in cells]])
     [group] = groups_in(rows.encode(), "text", whole=False)
-    assert len(group.left_out) == 1
-    assert "line 3 " in group.left_out[0]
+    assert len(group.gaps) == 1
+    assert "line 3 " in group.gaps[0]
     with pytest.raises(BadInput, match="line 3"):
         groups_in(rows.encode(), "text")
 
@@ -148,7 +149,7 @@ def test_cells_are_joined_only_in_the_one_way_whose_sum_is_right() -> None:
 def test_prose_between_rows_is_passed_over(prose: str) -> None:
     rows = TABLES["commas"]([NAMES, FIRST]) + prose + "\n"
     [group] = groups_in(rows.encode(), "text")
-    assert list(group.left_out) == []
+    assert list(group.gaps) == []
 
 
 NUMBERED: dict[str, Callable[[list[str]], list[str]]] = {
@@ -165,14 +166,14 @@ def test_numbers_of_lines_are_no_part_of_a_groups_name(tool: str, table: str) ->
     rows = [NAMES, *([*FIRST[:2], str(p), *FIRST[3:]] for p in range(12))]
     lines = NUMBERED[tool](TABLES[table](rows).splitlines())
     [group] = groups_in("\n".join(lines).encode(), "text")
-    assert (group.name, len(group.raw["topics"]["orders"]), list(group.left_out)) == ("billing", 12, [])
+    assert (group.name, len(raw(group)["topics"]["orders"]), list(group.gaps)) == ("billing", 12, [])
 
 
 def test_the_index_that_pandas_writes_is_a_column_of_its_own() -> None:
     rows = [["", *NAMES], ["0", *FIRST], ["1", *FIRST[:2], "1", *FIRST[3:]]]
     for table in ("commas", "bars"):
         [group] = groups_in(TABLES[table](rows).encode(), "text")
-        assert (group.name, len(group.raw["topics"]["orders"])) == ("billing", 2)
+        assert (group.name, len(raw(group)["topics"]["orders"])) == ("billing", 2)
 
 
 CUT = ["only showing top 20 rows", "only showing top 1 row", "Showing 1 to 10 of 57 entries", "(43 more rows)"]
@@ -181,9 +182,9 @@ CUT = ["only showing top 20 rows", "only showing top 1 row", "Showing 1 to 10 of
 @pytest.mark.parametrize("line", CUT)
 def test_a_line_that_says_that_rows_are_missing_is_named(line: str) -> None:
     [group] = groups_in((TABLES["a box"]([NAMES, FIRST]) + line + "\n").encode(), "text")
-    assert [reason.endswith("says that rows are missing") for reason in group.left_out] == [True]
+    assert [reason.endswith("says that rows are missing") for reason in group.gaps] == [True]
 
 
 def test_a_line_that_says_that_all_is_shown_is_not() -> None:
     [group] = groups_in((TABLES["bars"]([NAMES, FIRST]) + "Showing 1 to 1 of 1 entries\n(1 row)\n").encode(), "text")
-    assert list(group.left_out) == []
+    assert list(group.gaps) == []

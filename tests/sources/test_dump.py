@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.sighted import log
+from tests.support.sighted import raw as as_json
 
 import apportion.demo
 from apportion.errors import ApportionError
@@ -204,36 +206,34 @@ def test_without_topics_ids_are_named_by_commits(folder: Path) -> None:
 
 def test_a_group_is_read_as_group_json() -> None:
     groups = {observed.name: observed for observed in load_history.groups_in_folder(DEMO)}
-    raw = groups["near-racks"].raw
+    raw = as_json(groups["near-racks"])
     assert {member["rack"] for member in raw["members"].values()} <= {"a", "b", "c"}
     assert all(entry["racks"] for entries in raw["topics"].values() for entry in entries)
     assert groups["near-racks"].group.racks is not None
     assert groups["ads-range"].group.generation.tolist() == [5, 5, 5]
-    assert groups["export-simple"].raw["members"] == {}
+    assert as_json(groups["export-simple"])["members"] == {}
     assert "gone-group" not in groups
 
 
 def test_of_topics_that_nobody_wants_the_partitions_are_those_that_a_live_cluster_shows() -> None:
     """Those committed, as Kafka's own tool lists them; a topic that a member wants is shown whole."""
     from apportion.sources import live
+    from apportion.sources.cluster_round import DescribedGroup
 
     memory = load_history.load_histories(DEMO)
-    shown = {observed.name: observed.raw for observed in load_history.groups_in_folder(DEMO)}
+    shown = {seen.name: as_json(seen) for seen in load_history.groups_in_folder(DEMO)}
     narrowed = 0
     for name, group in memory.groups.items():
         if group.present is None or group.present.type in ("streams", "share"):
             continue
         members = {m: {"owned": {}, **fields} for m, fields in group.raw["members"].items()}
         wanted = {topic for fields in members.values() for topic in (*fields["topics"], *fields["owned"])}
-        facts = {"state": "", "protocol": "", "kind": "classic", "generation": 1, "sentences": [], "members": members}
-        logs = {
-            topic: {e["partition"]: {"partition": e["partition"]} for e in entries}
-            for topic, entries in memory.world.topics.items()
-        }
+        facts = {"protocol": "classic", "members": members, "wanted": wanted}
+        logs = {topic: log([e["partition"] for e in entries]) for topic, entries in memory.world.topics.items()}
         committed = {at: commit.committed for at, commit in group.commits.items() if at[0] in logs}
-        seen = live.observed_group(name, {**facts, "wanted": wanted}, committed, logs)
+        seen = as_json(live.sighted(DescribedGroup(name, "", facts, committed), logs, {}))
         for topic, entries in shown[name]["topics"].items():
-            assert [e["partition"] for e in entries] == [e["partition"] for e in seen.raw["topics"][topic]], (
+            assert [e["partition"] for e in entries] == [e["partition"] for e in seen["topics"][topic]], (
                 name,
                 topic,
             )

@@ -1,6 +1,6 @@
 """A governor's plan held against the group that carries it."""
 
-from apportion.sources.governed import governed
+from apportion.sighting.governed import governed
 from apportion.wire import plan_text
 from apportion.wire.plan_text import RELEASE, GovernedPlan, MemberKey
 

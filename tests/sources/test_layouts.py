@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion.errors import BadInput
-from apportion.sources.described_group import Observed
+from apportion.sighting.sighting import Sighting
 from apportion.sources.sniff import groups_in
 
 CASES = Path(__file__).parent / "cases"
@@ -21,24 +22,24 @@ PLAIN = (CASES / "ansi-bold-header.txt").read_text().replace("\x1b[1m", "").repl
 ROWS = PLAIN.splitlines()
 
 
-def read(text: str) -> list[Observed]:
+def read(text: str) -> list[Sighting]:
     return groups_in(text.encode(), "text")
 
 
-def case(name: str, whole: bool = True) -> list[Observed]:
+def case(name: str, whole: bool = True) -> list[Sighting]:
     [path] = CASES.glob(f"{name}.*")
     return groups_in(path.read_bytes(), name, whole)
 
 
-def sizes(group: Observed) -> tuple[str, int, int, int]:
+def sizes(group: Sighting) -> tuple[str, int, int, int]:
     """The group's name, members, partitions, and unread messages as far as they are known."""
-    entries = [entry for topic in group.raw["topics"].values() for entry in topic]
+    entries = [entry for topic in raw(group)["topics"].values() for entry in topic]
     lags = [
         entry["lag"] if "lag" in entry else max(entry["end"] - entry["committed"], 0)
         for entry in entries
         if "lag" in entry or {"end", "committed"} <= entry.keys()
     ]
-    return group.name, len(group.raw["members"]), len(entries), sum(lags)
+    return group.name, len(raw(group)["members"]), len(entries), sum(lags)
 
 
 READ = {
@@ -110,7 +111,7 @@ def test_members_that_a_state_counts_are_counted() -> None:
 
 def test_a_group_that_does_not_exist_is_named() -> None:
     gone = case("loop-equals")[2]
-    assert (gone.name, gone.state, list(gone.sentences)) == (
+    assert (gone.name, gone.state, list(gone.notes)) == (
         "gone", "Dead", ["The text says that this group does not exist."],
     )  # fmt: skip
 
@@ -123,8 +124,8 @@ def test_json_is_read_as_the_table_of_the_same_tool() -> None:
         "billing - - - - - kgo-2 /10.1.0.5 kgo\n"
     )
     [group], [as_table] = case("kcl-json"), read(table)
-    assert group.raw == as_table.raw
-    assert (group.state, group.protocol) == ("Stable", "range")
+    assert raw(group) == raw(as_table)
+    assert (group.state, group.assignor) == ("Stable", "range")
 
 
 def test_a_figure_in_json_that_is_no_number_is_named_with_its_entry() -> None:
@@ -138,8 +139,8 @@ def test_a_figure_in_json_that_is_no_number_is_named_with_its_entry() -> None:
 
 def same_as_plain(text: str) -> None:
     [plain], [group] = read(PLAIN), read(text)
-    assert group.raw == plain.raw
-    assert list(group.left_out) == list(plain.left_out) == []
+    assert raw(group) == raw(plain)
+    assert list(group.gaps) == list(plain.gaps) == []
 
 
 VARIANTS = {
@@ -215,10 +216,10 @@ def test_a_header_that_a_terminal_cut_is_read_as_far_as_it_goes(width: int) -> N
     if width < whole:
         assert members == 0
         assert not group.owners_told
-        assert "CONSUMER-ID" in group.sentences[0]
+        assert "CONSUMER-ID" in group.notes[0]
     elif ROWS[0][:width].split()[-1] in ("H", "HOS", "CLIENT"):
         assert members == 2
-        assert re.search("column (HOST|CLIENT-ID)", group.sentences[0])
+        assert re.search("column (HOST|CLIENT-ID)", group.notes[0])
 
 
 def test_a_header_cut_in_a_column_that_it_needs_is_refused_by_that_column() -> None:
@@ -256,7 +257,7 @@ def test_parts_that_lost_their_blanks_are_joined_where_the_lag_adds_up() -> None
 
 def test_a_tool_that_failed_below_its_table_is_named() -> None:
     [group] = read(PLAIN + "\nError: Executing consumer group command failed due to java.util.TimeoutException\n")
-    assert list(group.left_out) == ["line 6 says that the tool failed"]
+    assert list(group.gaps) == ["line 6 says that the tool failed"]
 
 
 @pytest.mark.parametrize(
@@ -282,19 +283,19 @@ def test_a_tool_that_failed_below_its_table_is_named() -> None:
 def test_a_line_that_says_rows_are_missing_is_named(line: str) -> None:
     [group] = read("\n".join([*ROWS[:2], line, *ROWS[2:]]))
     assert sizes(group) == ("orders-app", 2, 3, 40)
-    [sentence] = group.left_out
+    [sentence] = group.gaps
     assert sentence.startswith("line 3 (")
     assert sentence.endswith("says that rows are missing")
 
 
 def test_a_line_that_looks_like_a_row_and_was_not_read_is_named() -> None:
     [group] = read("\n".join([*ROWS, "", "otherwise orders parts 12 40 44 4 6"]))
-    assert list(group.left_out) == ["line 6 looks like a row and was not read: 'otherwise orders parts 12 40 44 4 6'"]
+    assert list(group.gaps) == ["line 6 looks like a row and was not read: 'otherwise orders parts 12 40 44 4 6'"]
 
 
 def test_a_row_above_a_header_without_group_may_be_anothers_and_is_named() -> None:
     [group] = read("\n".join([LOOSE.splitlines()[1], *LOOSE.splitlines()]))
-    assert [reason.partition(":")[0] for reason in group.left_out] == ["line 1 looks like a row and was not read"]
+    assert [reason.partition(":")[0] for reason in group.gaps] == ["line 1 looks like a row and was not read"]
 
 
 def test_two_rows_that_each_lack_a_word_are_not_joined_to_one() -> None:
@@ -305,17 +306,17 @@ def test_two_rows_that_each_lack_a_word_are_not_joined_to_one() -> None:
 
 def test_ids_that_no_row_has_are_named() -> None:
     [group] = case("lag-is-local-knative2240")
-    assert "No row tells of topic50c(0-26,28-32,34-37): rows may have been left out." in group.sentences
+    assert "No row tells of topic50c(0-26,28-32,34-37): rows may have been left out." in group.notes
 
 
 def test_a_lag_that_is_not_the_offsets_difference_is_named() -> None:
     [group] = read(PLAIN.replace(" 30 ", " 99 "))
-    assert "LAG is 99 at orders-0, where the offsets tell 30: the offsets count." in group.sentences
+    assert "LAG is 99 at orders-0, where the offsets tell 30: the offsets count." in group.notes
 
 
 def test_a_second_table_that_is_not_read_is_named() -> None:
     [group] = read(PLAIN + "\nTOPIC   LAG\norders  40\n")
-    assert list(group.left_out) == ["the table of line 6 has no column PARTITION"]
+    assert list(group.gaps) == ["the table of line 6 has no column PARTITION"]
 
 
 @pytest.mark.parametrize("places", range(1, 150, 7))
@@ -371,21 +372,21 @@ def test_the_state_that_a_sentence_tells_is_the_groups() -> None:
 def test_the_same_partition_held_by_two_is_one_group_from_both_layouts() -> None:
     twice = ROWS[1].replace("consumer-1", "consumer-7").replace("10.0.0.7", "10.0.0.70")
     [by_offsets] = read("\n".join([ROWS[0], ROWS[1], twice]))
-    assert [fields["owned"] for fields in by_offsets.raw["members"].values()] == [{"orders": [0]}] * 2
+    assert [fields["owned"] for fields in raw(by_offsets)["members"].values()] == [{"orders": [0]}] * 2
     [by_members] = case("kn2")
-    assert [fields["owned"] for fields in by_members.raw["members"].values()] == [{"test-topic": [0, 1, 2]}] * 2
+    assert [fields["owned"] for fields in raw(by_members)["members"].values()] == [{"test-topic": [0, 1, 2]}] * 2
 
 
 def test_one_id_on_two_hosts_is_two_members_whose_ids_are_cut() -> None:
     short = [line.replace(line.split()[6], "consumer-"[: len("consumer-")]) for line in ROWS[1:]]
     [group] = read("\n".join([re.sub(" +", " ", line) for line in [ROWS[0], *short]]))
     assert sizes(group)[1] == 2
-    assert [s for s in group.sentences if "ids are cut" in s]
+    assert [s for s in group.notes if "ids are cut" in s]
 
 
 def test_members_without_verbose_count_partitions_and_name_none() -> None:
     [group] = read("GROUP CONSUMER-ID HOST CLIENT-ID #PARTITIONS\ng m1 /10.0.0.1 c 3\ng m2 /10.0.0.2 c 0\n")
-    assert (len(group.raw["members"]), group.unnamed_partitions) == (2, 3)
+    assert (len(raw(group)["members"]), group.unnamed_partitions) == (2, 3)
 
 
 def test_names_with_blanks_are_read_where_columns_are_squeezed() -> None:
@@ -396,7 +397,7 @@ def test_names_with_blanks_are_read_where_columns_are_squeezed() -> None:
         "ads join clicks 1 - 16 - - - -\n"
     )
     assert sizes(group) == ("ads join", 1, 2, 6)
-    assert group.raw["members"]["my client-1"]["client_id"] == "my client"
+    assert raw(group)["members"]["my client-1"]["client_id"] == "my client"
 
 
 # -- other tools
@@ -429,17 +430,17 @@ def test_rpk_tells_of_several_groups_and_of_empty_ones() -> None:
     groups = read(text)
     assert [sizes(group) for group in groups] == [("b", 1, 3, 11), ("empty", 0, 0, 0), ("a", 1, 3, 11)]
     first, empty, _ = groups
-    assert (first.state, first.protocol, first.coordinator) == ("Stable", "range", "(1)")
-    assert (empty.state, empty.protocol, empty.owners_told) == ("Empty", None, True)
-    assert first.raw["topics"]["foo"][0] == {"partition": 0, "begin": 2, "end": 10, "committed": 7}
-    assert first.raw["members"]["rpk-f4e9"]["instance_id"] == "pod-0"
-    assert first.raw["members"]["rpk-f4e9"]["owned"] == {"foo": [0, 1]}
+    assert (first.state, first.assignor, first.coordinator) == ("Stable", "range", "(1)")
+    assert (empty.state, empty.assignor, empty.owners_told) == ("Empty", None, True)
+    assert raw(first)["topics"]["foo"][0] == {"partition": 0, "begin": 2, "end": 10, "committed": 7}
+    assert raw(first)["members"]["rpk-f4e9"]["instance_id"] == "pod-0"
+    assert raw(first)["members"]["rpk-f4e9"]["owned"] == {"foo": [0, 1]}
 
 
 def test_rpk_with_trailing_blanks_gone_tells_the_same() -> None:
     text = RPK.format(name="b", state="Stable", balancer="range", members=1, lag=11) + RPK_ROWS
     [whole], [stripped] = read(text), read("\n".join(line.rstrip() for line in text.splitlines()))
-    assert whole.raw == stripped.raw
+    assert raw(whole) == raw(stripped)
 
 
 KAF = """\
@@ -468,22 +469,22 @@ Members:
 
 def test_a_total_that_the_rows_do_not_make_is_named() -> None:
     [group] = read(RPK.format(name="b", state="Stable", balancer="range", members=1, lag=40) + RPK_ROWS)
-    assert list(group.left_out) == ["the rows of 'b' have a lag of 11 in all, and its TOTAL-LAG is 40"]
+    assert list(group.gaps) == ["the rows of 'b' have a lag of 11 in all, and its TOTAL-LAG is 40"]
 
 
 def test_kaf_tells_a_group_by_its_indents() -> None:
     [group] = read(KAF)
-    assert (group.name, group.state, group.protocol) == ("my group", "Stable", "range")
-    assert group.raw["topics"] == {
+    assert (group.name, group.state, group.assignor) == ("my group", "Stable", "range")
+    assert raw(group)["topics"] == {
         "orders": [{"partition": 0, "committed": 10, "end": 12}, {"partition": 1, "end": 7, "lag": 8}]
     }
-    assert group.raw["members"]["worker"]["owned"] == {"orders": [0, 1]}
-    assert not group.left_out
+    assert raw(group)["members"]["worker"]["owned"] == {"orders": [0, 1]}
+    assert not group.gaps
 
 
 def test_kaf_that_has_lost_its_indents_tells_the_same() -> None:
     [whole], [stripped] = read(KAF), read("\n".join(line.strip() for line in KAF.splitlines()))
-    assert (stripped.raw, stripped.left_out) == (whole.raw, whole.left_out)
+    assert (raw(stripped), stripped.gaps) == (raw(whole), whole.gaps)
 
 
 @pytest.mark.parametrize(
@@ -498,12 +499,12 @@ def test_kaf_that_has_lost_its_indents_tells_the_same() -> None:
 def test_a_row_of_kafs_that_was_not_read_is_named(before: str, after: str, place: str) -> None:
     assert before in KAF
     [group] = read(KAF.replace(before, after))
-    assert group.left_out[0].startswith(f"{place} looks like a row and was not read: ")
+    assert group.gaps[0].startswith(f"{place} looks like a row and was not read: ")
 
 
 def test_another_tools_table_below_kafs_is_named() -> None:
     [group] = read(KAF + "\n" + PLAIN)
-    assert group.left_out[0].endswith("begins another tool's table below what kaf printed")
+    assert group.gaps[0].endswith("begins another tool's table below what kaf printed")
 
 
 KAFKACTL = """\
@@ -521,13 +522,13 @@ CLIENT_HOST     CLIENT_ID     TOPIC      ASSIGNED_PARTITIONS
 def test_kafkactl_tells_offsets_and_who_holds_what() -> None:
     [group] = read(KAFKACTL)
     assert sizes(group) == ("my-group", 2, 2, 2)
-    assert group.raw["topics"]["orders"][0] == {"partition": 0, "begin": 1, "committed": 10, "end": 12}
-    assert [fields["owned"] for fields in group.raw["members"].values()] == [{"orders": [0]}, {"orders": [1]}]
+    assert raw(group)["topics"]["orders"][0] == {"partition": 0, "begin": 1, "committed": 10, "end": 12}
+    assert [fields["owned"] for fields in raw(group)["members"].values()] == [{"orders": [0]}, {"orders": [1]}]
 
 
 def test_one_client_id_on_two_hosts_is_named_evenly() -> None:
     [group] = read(KAFKACTL)
-    assert list(group.raw["members"]) == ["worker@/10.0.0.7", "worker@/10.0.0.8"]
+    assert list(raw(group)["members"]) == ["worker@/10.0.0.7", "worker@/10.0.0.8"]
 
 
 CONFLUENT = """\
@@ -541,8 +542,8 @@ AKHQ = "Topic\tPartition\tMember\tOffset\tLag\norders\t0\tconsumer-1\t5120\t30\n
 
 def test_other_tools_names_of_columns_are_known() -> None:
     [confluent], [akhq] = read(CONFLUENT), read(AKHQ)
-    assert (sizes(confluent), confluent.raw["members"]["c1-aa"]["owned"]) == (("g", 1, 2, 12), {"t": [0, 1]})
-    assert (sizes(akhq), akhq.raw["members"]["consumer-1"]["owned"]) == (("", 1, 2, 40), {"orders": [0, 1]})
+    assert (sizes(confluent), raw(confluent)["members"]["c1-aa"]["owned"]) == (("g", 1, 2, 12), {"t": [0, 1]})
+    assert (sizes(akhq), raw(akhq)["members"]["consumer-1"]["owned"]) == (("", 1, 2, 40), {"orders": [0, 1]})
 
 
 # -- NDJSON, and what only begins like JSON
@@ -619,7 +620,7 @@ def test_lines_of_a_log_in_json_before_a_table_do_not_make_it_json() -> None:
     lines = b'{"level": "INFO", "msg": "a"}\n{"level": "INFO", "msg": "b"}\n'
     table = b"GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG\nads  t  0  1  5  4\n"
     [group] = groups_in(lines + table, "text")
-    assert group.raw["group"] == "ads"
+    assert raw(group)["group"] == "ads"
 
 
 def test_the_header_of_before_kafka_0_9_is_read_by_its_own_names() -> None:
@@ -628,8 +629,8 @@ billing orders  0   120     160      40   c-1
 billing orders  1   300     300      0    c-2
 """
     [group] = groups_in(text.encode(), "text")
-    assert group.raw["group"] == "billing"
-    assert {name: fields["owned"] for name, fields in group.raw["members"].items()} == {
+    assert raw(group)["group"] == "billing"
+    assert {name: fields["owned"] for name, fields in raw(group)["members"].items()} == {
         "c-1": {"orders": [0]},
         "c-2": {"orders": [1]},
     }

@@ -23,15 +23,15 @@ from urllib.parse import quote
 import pytest
 from tests.cli.conftest import run_here
 from tests.serve.running import serving
+from tests.support.sighted import raw
 
 from apportion.cli import main
 from apportion.cli.commands import COMMANDS, command
 from apportion.errors import Unavailable, UnknownName
-from apportion.report.describing import shown
-from apportion.report.verdicts import judge
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 from apportion.sources import live, offsets_log, pasted, series
 from apportion.sources.config import Connection
-from apportion.sources.described_group import Observed
 from apportion.sources.properties import Properties
 from apportion.testing.broker import Broker
 from apportion.testing.peers import JavaMember
@@ -92,7 +92,7 @@ def connection(broker: Broker) -> Connection:
     return Connection(broker.bootstrap, Properties())
 
 
-def seen(broker: Broker, name: str) -> Observed:
+def seen(broker: Broker, name: str) -> Sighting:
     return live.groups(connection(broker), [name])[0]
 
 
@@ -102,17 +102,17 @@ def settled(broker: Broker, partitions: dict[str, int]) -> bool:
     except UnknownName:
         return False
     return all(
-        group.state == "Stable" and len(group.raw["members"]) == 2 and held(group) == partitions[group.name]
+        group.state == "Stable" and len(raw(group)["members"]) == 2 and held(group) == partitions[group.name]
         for group in found
     )
 
 
-def held(group: Observed) -> int:
-    return sum(len(ids) for m in group.raw["members"].values() for ids in m.get("owned", {}).values())
+def held(group: Sighting) -> int:
+    return sum(len(ids) for m in raw(group)["members"].values() for ids in m.get("owned", {}).values())
 
 
 def committed(broker: Broker, name: str) -> bool:
-    return any("committed" in entry for entries in seen(broker, name).raw["topics"].values() for entry in entries)
+    return any("committed" in entry for entries in raw(seen(broker, name))["topics"].values() for entry in entries)
 
 
 def test_switch_scores_itself_on_the_clusters_own_log(cluster: Broker, capfd: pytest.CaptureFixture[str]) -> None:
@@ -127,14 +127,14 @@ def test_switch_scores_itself_on_the_clusters_own_log(cluster: Broker, capfd: py
     assert "score" not in alone
 
 
-def comparable(group: Observed) -> dict[str, Any]:
+def comparable(group: Sighting) -> dict[str, Any]:
     """What both tell: partitions with offsets, owners, ids; not what the printed text leaves out."""
     topics = {
         topic: [{key: entry[key] for key in ("partition", "committed", "end") if key in entry} for entry in entries]
-        for topic, entries in group.raw["topics"].items()
+        for topic, entries in raw(group)["topics"].items()
     }
     fields = ("instance_id", "client_id", "host", "owned", "generation")
-    members = {m: {key: f[key] for key in fields if key in f} for m, f in group.raw["members"].items()}
+    members = {m: {key: f[key] for key in fields if key in f} for m, f in raw(group)["members"].items()}
     return {"group": group.name, "topics": topics, "members": members}
 
 
@@ -144,7 +144,7 @@ def test_a_live_group_is_what_kafkas_own_tool_prints(cluster: Broker, name: str)
     text = "".join(cluster.tool(GROUP_TOOL, "--describe", "--group", name, *view) for view in views)
     printed, there = pasted.groups_in(text.encode())[0], seen(cluster, name)
     assert comparable(printed) == comparable(there)
-    assert (printed.state, printed.protocol) == (there.state, there.protocol)
+    assert (printed.state, printed.protocol) == (there.state, there.assignor)
     assert printed.group.lag.tolist() == there.group.lag.tolist()
 
 
@@ -242,15 +242,17 @@ def test_a_group_that_only_commits_has_no_members_and_is_not_said_to_be_unread(c
     consumer.commit({part: OffsetAndMetadata(3, "", -1)})
     consumer.close()
     group = seen(cluster, "live-flink")
-    assert (group.kind, group.raw["members"]) == ("simple", {})
+    assert (group.protocol, raw(group)["members"]) == ("simple", {})
     sentence = "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
-    assert judge(shown(group)).odd[0] == sentence
+    assert Judged(group).odd[0] == sentence
 
 
 def test_a_live_group_tells_subscriptions_racks_and_log_starts_besides(cluster: Broker) -> None:
     group = seen(cluster, IDLE)
-    assert [member["topics"] for member in group.raw["members"].values()] == [["live-one"], ["live-one"]]
-    assert group.raw["topics"]["live-one"] == [{"partition": 0, "racks": ["a"], "begin": 0, "end": 30, "committed": 30}]
+    assert [member["topics"] for member in raw(group)["members"].values()] == [["live-one"], ["live-one"]]
+    assert raw(group)["topics"]["live-one"] == [
+        {"partition": 0, "racks": ["a"], "begin": 0, "end": 30, "committed": 30}
+    ]
 
 
 def test_all_groups_are_found_by_the_command_line(cluster: Broker, capfdbinary: Any) -> None:
@@ -353,9 +355,9 @@ def test_a_watcher_sees_a_member_leave(cluster: Broker, capfd: Any) -> None:
     with JavaMember(cluster.bootstrap, "live-leaving", ["live-clicks"]) as one:
         one.wait_until(lambda member: member.assignment, patience_s=90)
         until(lambda: held(seen(cluster, "live-leaving")) == 3)
-        view.take(shown(seen(cluster, "live-leaving")), 0.0)
-    until(lambda: not seen(cluster, "live-leaving").raw["members"])
-    view.take(shown(seen(cluster, "live-leaving")), 60.0)
+        view.take(seen(cluster, "live-leaving"), 0.0)
+    until(lambda: not raw(seen(cluster, "live-leaving"))["members"])
+    view.take(seen(cluster, "live-leaving"), 60.0)
     assert view.changes == [
         "00:01:00  left: consumer-live-leaving-1; 3 partitions without an owner now; Stable -> Empty"
     ]

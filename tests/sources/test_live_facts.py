@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.sighted import log, raw
 
 from apportion.arrays import NOBODY
-from apportion.model.build import build
-from apportion.report.describing import ShownGroup
-from apportion.report.verdicts import judge
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 from apportion.sources import group_descriptions, live
-from apportion.sources.described_group import Observed
+from apportion.sources.cluster_round import DescribedGroup
 from apportion.wire.assignment import Assignment, write_assignment
 
 
@@ -30,10 +30,9 @@ def test_while_a_group_rebalances_a_member_wants_what_it_holds() -> None:
     facts = group_descriptions.classic_facts(
         described(group_id="g", group_state="PreparingRebalance", protocol_data="range", members=members)
     )
-    entries = {"t": {p: {"partition": p, "begin": 0, "end": 9} for p in range(3)}}
-    group = build(live.observed_group("g", facts, {("t", 0): 4}, entries).raw)
+    group = live.sighted(DescribedGroup("g", "", facts, {("t", 0): 4}), {"t": log(range(3), 0, 9)}, {}).group
     assert group.owner.tolist() == [0, 0, NOBODY] or group.owner.tolist() == [1, 1, NOBODY]
-    odd = judge(ShownGroup(group, Observed({}, state=facts["state"]))).odd
+    odd = Judged(Sighting(group, state=facts["state"])).odd
     assert odd[0].startswith("It is rebalancing (PreparingRebalance)")
     assert not [text for text in odd if "contradict" in text or "wanted by nobody" in text]
 
@@ -60,23 +59,24 @@ def test_members_that_subscribe_by_one_expression_want_the_same() -> None:
 
 
 def test_tasks_beyond_the_end_of_a_narrower_topic_are_nobodys_partitions_and_other_kinds_keep_all() -> None:
-    entries = {"t": {p: {"partition": p, "end": 9} for p in range(3)}, "u": {0: {"partition": 0, "end": 9}}}
+    logs = {"t": log(range(3), end=9), "u": log([0], end=9)}
     wants = ["t", "u", "gone"]
     members = {
         "a": {"topics": wants, "owned": {"t": [0, 2], "u": [0, 2], "gone": [0]}, "rack": ""},
         "b": {"topics": wants, "owned": {"u": [1]}, "client_id": "c"},
         "c": {"topics": [], "owned": {}},
     }
-    facts = {"wanted": {"t", "u", "gone"}, "members": members, "state": "Stable", "protocol": None}
+    members = {m: dict.fromkeys(("instance_id", "client_id", "host", "rack")) | fields for m, fields in members.items()}
+    facts = {"wanted": {"t", "u", "gone"}, "members": members, "state": "Stable"}
     owned = {}
     for kind in ("streams", "consumer", "classic"):
-        seen = live.observed_group("g", {**facts, "kind": kind, "generation": 3, "sentences": []}, {}, entries)
-        assert [seen.kind, sorted(seen.raw["topics"])] == [kind, ["t", "u"]]
-        owned[kind] = seen.raw["members"]
-    whole = {"topics": wants, "generation": 0}
+        seen = live.sighted(DescribedGroup("g", "", {**facts, "protocol": kind, "generation": 3}, {}), logs, {})
+        assert [seen.protocol, sorted(raw(seen)["topics"])] == [kind, ["t", "u"]]
+        owned[kind] = raw(seen)["members"]
+    whole = {"topics": sorted(wants), "generation": 0}
     assert owned["streams"] == {
         "a": {**whole, "owned": {"t": [0, 2], "u": [0]}},
-        "b": {**whole, "owned": {}, "client_id": "c"},
+        "b": {**whole, "client_id": "c"},
         "c": {"topics": []},
     }
     assert (
@@ -103,4 +103,4 @@ def test_a_member_whose_bytes_are_no_consumers_breaks_nothing(bytes_: bytes) -> 
     )
     assert told["members"]["m"]["topics"] == []
     assert told["members"]["m"]["owned"] == {}
-    assert told["sentences"][0].startswith("What m says is no consumer's: ")
+    assert told["notes"][0].startswith("What m says is no consumer's: ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
+from tests.support.sighted import raw
 
 from apportion.sources import live
 from apportion.sources.cluster import connect
@@ -76,9 +77,11 @@ def test_who_stands_before_a_marker_has_read_all_of_a_live_cluster_and_who_has_a
     both, [alone] = (
         live.groups(connection, names) for names in (["at-the-marker", "farther-behind"], ["at-the-marker"])
     )
-    lags = [[entry.get("lag", entry["end"] - entry["committed"]) for entry in one.raw["topics"][topic]] for one in both]
+    lags = [
+        [entry.get("lag", entry["end"] - entry["committed"]) for entry in raw(one)["topics"][topic]] for one in both
+    ]
     assert lags == [[0, 1], [2, 0]]
-    assert alone.raw["topics"] == both[0].raw["topics"]
+    assert raw(alone)["topics"] == raw(both[0])["topics"]
 
 
 def test_bytes_that_are_no_batches_tell_nothing() -> None:

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.sighted import raw
 
 from apportion.demo import dump as recorded
 from apportion.errors import BadInput
-from apportion.sources.described_group import Observed
+from apportion.sighting.sighting import Sighting
 from apportion.sources.pasted import groups_in, looks_pasted, subscriptions
 
 HERE = Path(__file__).parent / "pasted"
@@ -18,50 +19,50 @@ POD = "pod-0-7928b417-6ce2-474c-95eb-17edd2065fc9"
 OTHER = "other-173a5046-b653-416b-a71c-6be90139b6ba"
 
 
-def read(text: str) -> dict[str, Observed]:
+def read(text: str) -> dict[str, Sighting]:
     return {group.name: group for group in groups_in(text.encode())}
 
 
-def printed(*views: str) -> dict[str, Observed]:
+def printed(*views: str) -> dict[str, Sighting]:
     return read("".join((HERE / f"{view}.txt").read_text() for view in views))
 
 
-def owned(group: Observed) -> dict[str, Any]:
-    return {member: fields.get("owned", {}) for member, fields in group.raw["members"].items()}
+def owned(group: Sighting) -> dict[str, Any]:
+    return {member: fields.get("owned", {}) for member, fields in raw(group)["members"].items()}
 
 
 def test_offsets_tell_partitions_owners_and_lag() -> None:
     group = printed("offsets")["ads join é"]
-    assert group.raw["topics"]["clicks"] == [
+    assert raw(group)["topics"]["clicks"] == [
         {"partition": 0, "committed": 10, "end": 16},
         {"partition": 1, "committed": 10, "end": 16},
         {"partition": 2, "committed": 10, "end": 15},
     ]
     assert owned(group) == {POD: {"clicks": [0, 1], "orders": [0]}, OTHER: {"clicks": [2], "orders": [1]}}
-    assert {fields["generation"] for fields in group.raw["members"].values()} == {0}
-    assert group.raw["members"][POD]["client_id"] == "my client"
+    assert {fields["generation"] for fields in raw(group)["members"].values()} == {0}
+    assert raw(group)["members"][POD]["client_id"] == "my client"
     assert group.group.lag.tolist() == [6, 6, 5, 0, 0]
 
 
 def test_verbose_offsets_tell_the_same() -> None:
     plain, verbose = printed("offsets"), printed("verbose")
-    assert {name: group.raw for name, group in plain.items()} == {name: group.raw for name, group in verbose.items()}
+    assert {name: raw(group) for name, group in plain.items()} == {name: raw(group) for name, group in verbose.items()}
 
 
 def test_all_views_together_tell_the_group_whole() -> None:
     groups = printed("offsets", "members-verbose", "state-verbose")
     assert list(groups) == ["ads join é", "gone", "new", "views"]
-    assert groups["ads join é"].raw["members"][POD]["instance_id"] == "pod-0"
-    assert (groups["new"].state, groups["new"].protocol, groups["new"].kind) == ("Stable", "uniform", "consumer")
-    assert (groups["gone"].state, groups["gone"].raw["members"]) == ("Empty", {})
-    assert len(groups["views"].raw["members"]) == 2, "the idle member stands in --members alone"
+    assert raw(groups["ads join é"])["members"][POD]["instance_id"] == "pod-0"
+    assert (groups["new"].state, groups["new"].assignor, groups["new"].protocol) == ("Stable", "uniform", "consumer")
+    assert (groups["gone"].state, raw(groups["gone"])["members"]) == ("Empty", {})
+    assert len(raw(groups["views"])["members"]) == 2, "the idle member stands in --members alone"
 
 
 def test_members_without_verbose_count_partitions_and_name_none() -> None:
     """Such a group is not one without partitions, and nothing of it can be planned."""
     group = printed("members")["ads join é"]
     assert group.unnamed_partitions == 5
-    assert list(group.sentences) == [
+    assert list(group.notes) == [
         "The text does not name 5 of the partitions that members hold: --members --verbose does."
     ]
     assert printed("offsets", "members")["ads join é"].unnamed_partitions == 0
@@ -71,9 +72,9 @@ def test_guessed_subscriptions_are_told_where_members_hold_different_topics() ->
     text = (HERE / "offsets.txt").read_text()
     line = next(line for line in text.splitlines() if "orders" in line and OTHER in line)
     fewer = read(text.replace(line + "\n", ""))["ads join é"]
-    assert fewer.raw["members"][OTHER]["topics"] == ["clicks"]
+    assert raw(fewer)["members"][OTHER]["topics"] == ["clicks"]
     assert (
-        list(fewer.sentences)
+        list(fewer.notes)
         == [fewer.assumed]
         == [
             "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
@@ -85,11 +86,11 @@ def test_guessed_subscriptions_are_told_where_members_hold_different_topics() ->
 def test_the_order_of_the_views_does_not_matter() -> None:
     one, two = printed("state", "offsets", "members-verbose"), printed("members-verbose", "state", "offsets")
     for name, group in one.items():
-        assert (group.raw["topics"], owned(group)) == (two[name].raw["topics"], owned(two[name]))
+        assert (raw(group)["topics"], owned(group)) == (raw(two[name])["topics"], owned(two[name]))
 
 
 def test_a_dash_is_unknown() -> None:
-    entries = {entry["partition"]: entry for entry in printed("offsets")["new"].raw["topics"]["clicks"]}
+    entries = {entry["partition"]: entry for entry in raw(printed("offsets")["new"])["topics"]["clicks"]}
     assert entries[1] == {"partition": 1, "end": 16}
 
 
@@ -104,9 +105,9 @@ def test_the_recorded_cluster_is_the_same_by_kafkas_words_and_by_its_records() -
     for name, there in by_records.items():
         here = by_tool[name]
         assert {m: o for m, o in owned(here).items() if o} == {m: o for m, o in owned(there).items() if o}, name
-        assert (here.state, here.protocol) == (there.state, there.protocol), name
-        for topic, entries in here.raw["topics"].items():
-            known = {e["partition"]: e for e in there.raw["topics"][topic]}
+        assert (here.state, here.assignor) == (there.state, there.assignor), name
+        for topic, entries in raw(here)["topics"].items():
+            known = {e["partition"]: e for e in raw(there)["topics"][topic]}
             for entry in entries:
                 both = [{key: e.get(key) for key in ("committed", "end")} for e in (entry, known[entry["partition"]])]
                 assert both[0] == both[1], (name, topic, entry)
@@ -130,10 +131,10 @@ def test_the_layout_without_group_of_1_0_to_2_1() -> None:
     [group] = read(KIP_175).values()
     assert group.name == "my-group"
     assert owned(group)["consumer1-81fe"] == {"my-topic": [0, 1]}
-    assert group.raw["members"]["consumer8-6078"] == {
+    assert raw(group)["members"]["consumer8-6078"] == {
         "client_id": "consumer8", "host": "/127.0.0.1", "topics": ["my-other-topic", "my-topic"],
     }  # fmt: skip
-    assert group.raw["topics"]["my-other-topic"] == [{"partition": 1, "committed": 7901, "end": 8652}]
+    assert raw(group)["topics"]["my-other-topic"] == [{"partition": 1, "committed": 7901, "end": 8652}]
 
 
 def test_the_layout_with_owner_of_0_10() -> None:
@@ -144,9 +145,9 @@ def test_the_layout_with_owner_of_0_10() -> None:
     )
     group = read(text)["my-group"]
     assert owned(group) == {"consumer-1_/10.0.0.7": {"my-topic": [0]}}
-    assert group.raw["members"]["consumer-1_/10.0.0.7"]["client_id"] == "consumer-1"
-    assert group.raw["members"]["consumer-1_/10.0.0.7"]["host"] == "/10.0.0.7"
-    assert group.raw["topics"]["my-topic"][1] == {"partition": 1, "end": 2}
+    assert raw(group)["members"]["consumer-1_/10.0.0.7"]["client_id"] == "consumer-1"
+    assert raw(group)["members"]["consumer-1_/10.0.0.7"]["host"] == "/10.0.0.7"
+    assert raw(group)["topics"]["my-topic"][1] == {"partition": 1, "end": 2}
 
 
 def test_the_layout_with_commas_of_0_9() -> None:
@@ -155,7 +156,7 @@ def test_the_layout_with_commas_of_0_9() -> None:
         "my-group, my-topic, 0, 1, 3, 2, consumer-1_/10.0.0.7\n"
     )
     group = read(text)["my-group"]
-    assert group.raw["topics"] == {"my-topic": [{"partition": 0, "committed": 1, "end": 3}]}
+    assert raw(group)["topics"] == {"my-topic": [{"partition": 0, "committed": 1, "end": 3}]}
     assert owned(group) == {"consumer-1_/10.0.0.7": {"my-topic": [0]}}
 
 
@@ -169,13 +170,13 @@ g               m2              /10.0.0.2       c2              0               
 def test_assignments_as_until_3_9() -> None:
     group = read(MEMBERS.format(first="clicks(0,1), orders(10)"))["g"]
     assert owned(group) == {"m1": {"clicks": [0, 1], "orders": [10]}, "m2": {}}
-    assert group.raw["topics"] == {"clicks": [{"partition": 0}, {"partition": 1}], "orders": [{"partition": 10}]}
+    assert raw(group)["topics"] == {"clicks": [{"partition": 0}, {"partition": 1}], "orders": [{"partition": 10}]}
 
 
 def test_assignments_without_topics_as_kafka_3_7_prints_them_are_not_guessed() -> None:
     group = read(MEMBERS.format(first="(0,1), (10)"))["g"]
     assert owned(group) == {"m1": {}, "m2": {}}
-    assert "without their topics" in group.sentences[0]
+    assert "without their topics" in group.notes[0]
 
 
 # -- what is around it, and what is wrong with it
@@ -188,7 +189,7 @@ def test_assignments_without_topics_as_kafka_3_7_prints_them_are_not_guessed() -
 def test_prompts_logs_and_line_ends_do_not_matter(around: str, newline: str) -> None:
     text = (HERE / "offsets.txt").read_text()
     noisy = (around + text + around).replace("\n", newline)
-    assert {name: group.raw for name, group in read(noisy).items()} == {n: g.raw for n, g in read(text).items()}
+    assert {name: raw(group) for name, group in read(noisy).items()} == {n: raw(g) for n, g in read(text).items()}
 
 
 def test_tabs_for_blanks_do_not_matter() -> None:
@@ -200,7 +201,7 @@ def test_tabs_for_blanks_do_not_matter() -> None:
 def test_a_file_of_powershell_is_read() -> None:
     text = (HERE / "offsets.txt").read_text()
     [first, *_] = groups_in(text.encode("utf-16"))
-    assert first.raw == printed("offsets")["ads join é"].raw
+    assert raw(first) == raw(printed("offsets")["ads join é"])
 
 
 def test_letters_beyond_the_basic_plane_do_not_shift_the_columns() -> None:
@@ -258,9 +259,9 @@ def test_a_row_whose_blanks_were_squeezed_is_read_word_by_word() -> None:
         b"ads    clicks  0          100             160             60      consumer-1-0c0e  /10.0.0.7  consumer-1\n"
         b"ads    clicks  3          -               950             -       - - -\n"
     )
-    raw = groups_in(text)[0].raw
-    assert raw["topics"]["clicks"][1] == {"partition": 3, "end": 950}
-    assert list(raw["members"]) == ["consumer-1-0c0e"]
+    group = raw(groups_in(text)[0])
+    assert group["topics"]["clicks"][1] == {"partition": 3, "end": 950}
+    assert list(group["members"]) == ["consumer-1-0c0e"]
 
 
 @pytest.mark.parametrize(
@@ -270,4 +271,4 @@ def test_a_name_that_runs_over_the_next_column_is_read_whole(row: str) -> None:
     """Somebody has shortened the header, or pasted a row below another listing's."""
     names = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID HOST CLIENT-ID"
     [group] = groups_in(f"{names}\n{row}\n".encode())
-    assert list(group.raw["topics"]) == ["averylongtopic"]
+    assert list(raw(group)["topics"]) == ["averylongtopic"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.sighted import raw, sighting
 
 from apportion.errors import ApportionError
-from apportion.sources.described_group import Observed
+from apportion.sighting.sighting import Sighting
 from apportion.sources.pasted import ASSUMED
 from apportion.sources.subscribing import subscribed
 
@@ -19,16 +20,15 @@ MEMBERS = {
 TOPICS = {"clicks": 2, "orders": 1, "views": 1}
 
 
-def stated(*texts: str, assumed: str = "wide") -> Observed:
+def stated(*texts: str, assumed: str = "wide") -> Sighting:
     """The group after these statements, made from one whose subscriptions were assumed."""
-    raw: dict[str, Any] = {"group": "g", "topics": TOPICS, "members": MEMBERS}
-    before = Observed(raw, "Stable", sentences=["odd", ASSUMED], assumed=assumed)
+    given: dict[str, Any] = {"group": "g", "topics": TOPICS, "members": MEMBERS}
+    before = sighting(given, "Stable", notes=["odd", ASSUMED], assumed=assumed)
     after = subscribed(before, texts)
-    assert before.raw["members"] is MEMBERS
     assert MEMBERS["m-1"]["topics"] == ["clicks"], "what was read stays"
-    others = [{**fields, "topics": None} for group in (before, after) for fields in group.raw["members"].values()]
+    others = [{**fields, "topics": None} for group in (before, after) for fields in raw(group)["members"].values()]
     assert others[:3] == others[3:]
-    assert (after.state, after.raw["topics"], list(after.raw["members"])) == ("Stable", TOPICS, list(MEMBERS))
+    assert (after.state, raw(after)["topics"], after.group.members) == ("Stable", raw(before)["topics"], tuple(MEMBERS))
     return after
 
 
@@ -49,10 +49,10 @@ def test_members_want_what_is_stated_last_and_others_what_they_did(
     texts: list[str], wanted: list[list[str]], known: bool
 ) -> None:
     after = stated(*texts)
-    assert [fields["topics"] for fields in after.raw["members"].values()] == wanted
-    assert (after.assumed, list(after.sentences)) == (("", ["odd"]) if known else ("wide", ["odd", ASSUMED]))
+    assert [fields["topics"] for fields in raw(after)["members"].values()] == wanted
+    assert (after.assumed, list(after.notes)) == (("", ["odd"]) if known else ("wide", ["odd", ASSUMED]))
     told = stated(*texts, assumed="")
-    assert (told.assumed, list(told.sentences)) == ("", ["odd"])
+    assert (told.assumed, list(told.notes)) == ("", ["odd"])
 
 
 @pytest.mark.parametrize(

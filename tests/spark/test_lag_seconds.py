@@ -25,7 +25,7 @@ from apportion.serve.derived_state import lag_times_of
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
 from apportion.sources import dump as of_dump
 from apportion.sources import tables as of_tables
-from apportion.sources.dump import observed
+from apportion.sources.dump import sighted
 from apportion.sources.load_history import load_histories
 from apportion.spark import job
 from apportion.tables import schemas
@@ -106,7 +106,7 @@ def sampled_dump(folder: Path) -> Path:
 def lived(folder: Path) -> Any:
     """The same ten minutes as a server saw them: partitions, members and the group."""
     memory = load_histories(folder)
-    group = observed(memory.group("g")).group
+    group = sighted(memory.group("g")).group
     table, commits = EndTimes(None, np.arange(4)), Commits.none(4)
     newest = np.full(4, UNKNOWN)
     for i in range(ROUNDS):

@@ -11,7 +11,7 @@ from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, se
 
 if TYPE_CHECKING:
     from apportion.report.text import TextTable
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 DETAILS = (
     "A * marks the best of a column; in CSV and NDJSON a column names those. A strategy that cannot plan the group\n"
@@ -60,38 +60,40 @@ def run(args: argparse.Namespace) -> int:
         raise Usage("apportion compare", f"-o {args.output} has no place for --speeds: take table, wide or json")
     if args.window is not None and not args.speeds:
         raise Usage("apportion compare", "--window says over which time --speeds measures: give both")
-    observed = source.one(args)
+    sighting = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
     with progress.slow("planning with each strategy"):
-        comparison = compare(observed.group, args.assignors, saved, settings_of(args), observed.kind, observed.protocol)
-    speeds = _speeds(args, observed) if args.speeds else None
+        comparison = compare(
+            sighting.group, args.assignors, saved, settings_of(args), sighting.protocol, sighting.assignor
+        )
+    speeds = _speeds(args, sighting) if args.speeds else None
     if args.output == "html":
         from apportion.report import page_groups
 
-        emit_page([page_groups.of_plans(observed, comparison.plans)], source.input_name(args))
+        emit_page([page_groups.of_plans(sighting, comparison.plans)], source.input_name(args))
     elif args.output == "json":
         emit_json({**comparison.to_dict(), **({"speeds": speeds[0]} if speeds else {})})
     else:
         table = comparing.comparison_table(comparison, marks=args.output in ("table", "wide"))
         shown, notes = ([speeds[1]], speeds[2]) if speeds else ([], [])
-        before, behind = [*comparing.notes_now(observed.group), *advice(comparison)], source.assumptions(observed)
+        before, behind = [*comparing.notes_now(sighting.group), *advice(comparison)], source.assumptions(sighting)
         emit_tables([table, *shown], args.output, [*before, *notes, *behind])
     return 0
 
 
-def _speeds(args: argparse.Namespace, observed: Observed) -> tuple[dict[str, Any], TextTable, list[str]]:
+def _speeds(args: argparse.Namespace, sighting: Sighting) -> tuple[dict[str, Any], TextTable, list[str]]:
     """Each member's speed as fields, as a table, and in sentences."""
     from dataclasses import asdict
 
     from apportion.history import time_window
     from apportion.report import lag_text
 
-    over_time = source.over_time(args, [observed], args.window)
+    over_time = source.over_time(args, [sighting], args.window)
     if over_time is None:
         raise Usage("apportion compare", "--speeds needs a history: a dump, the pipeline's tables or a live cluster")
     known = next(over_time)
     now = time_window.newest(known.series) if known.now_ms is None else known.now_ms
     since = max(round(now - known.window_s * 1000), known.held_since_ms or 0)
-    speed_of = time_window.speeds(observed.group, known.series, since, now)
+    speed_of = time_window.speeds(sighting.group, known.series, since, now)
     fields = {name: asdict(speed) for name, speed in speed_of.items()}
-    return fields, lag_text.speeds(observed.group, speed_of), lag_text.speed_notes(speed_of, known.window_s)
+    return fields, lag_text.speeds(sighting.group, speed_of), lag_text.speed_notes(speed_of, known.window_s)

@@ -62,24 +62,22 @@ def _show(path: Path | str | None) -> list[GroupHistory]:
     """Print every group, then all groups and strategies side by side; without a path those of the recorded cluster."""
     from apportion.history.replay_totals import replay_totals
     from apportion.report import group_list, history_text
-    from apportion.report.describing import shown
-    from apportion.report.diagnosing import Evidence
-    from apportion.report.verdicts import judge
-    from apportion.sources.dump import observed, recorded_histories
+    from apportion.report.describing import heading
+    from apportion.sighting.diagnosing import Evidence
+    from apportion.sighting.judged import Judged
+    from apportion.sources.dump import recorded_histories, sighted
     from apportion.sources.load_history import load_histories
 
     groups = (recorded_histories() if path is None else load_histories(path)).living
     stories: list[dict[str, dict[str, Any]]] = []
-    rows = []
+    rows: list[Judged] = []
     for group in groups:
-        shown_group, story = shown(observed(group)), replay_totals(group)
-        verdict = judge(
-            shown_group, Evidence(rebalanced_at=[rebalance.at for rebalance in group.rebalances], recorded=True)
-        )
+        seen, story = sighted(group), replay_totals(group)
+        at = [rebalance.at for rebalance in group.rebalances]
+        rows.append(Judged(seen, Evidence(rebalanced_at=at, recorded=True)))
         stories.append(story)
-        rows.append(group_list.row_of(group_list.judged(verdict)))
-        emit(printable(shown_group.heading) + "\n")
-        emit_tables(history_text.tables(shown_group, group.rebalances), "table", history_text.notes(verdict, story))
+        emit(printable(heading(seen)) + "\n")
+        emit_tables(history_text.tables(seen, group.rebalances), "table", history_text.notes(rows[-1], story))
         emit("\n")
     emit_tables([group_list.table(sorted(rows, key=group_list.order)), history_text.totals(stories)], "table")
     return groups
@@ -88,9 +86,9 @@ def _show(path: Path | str | None) -> list[GroupHistory]:
 def _page(folder: Path, groups: list[GroupHistory], given: str | None) -> Path:
     from apportion.cli import source
     from apportion.report import page_groups
-    from apportion.sources.dump import observed
+    from apportion.sources.dump import sighted
 
-    shown = [page_groups.of_remembered(group, observed(group)) for group in groups]
+    shown = [page_groups.of_remembered(group, sighted(group)) for group in groups]
     name = page_groups.origin(given if given is not None else "recorded dump that ships with apportion", shown)
     page = folder / "report.html"
     source.write_whole(str(page), page_groups.page_of(shown, "The recorded cluster", name))

@@ -15,7 +15,7 @@ from apportion.wording import count
 
 if TYPE_CHECKING:
     from apportion.policies import Limits
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 DETAILS = (
     "FILE is plan.json, or a group as describe reads it, which is then planned with --assignor. With --now the\n"
@@ -42,7 +42,7 @@ _LIMITS: Final = (
 """A limit, N a whole number, S seconds or X a share, and what it is on."""
 
 
-Judged = tuple[str, dict[str, Any], "Observed | None"]
+Case = tuple[str, dict[str, Any], "Sighting | None"]
 """What is judged, in words, its figures, and the group; None of a saved plan."""
 
 
@@ -67,35 +67,34 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge, say what is breached, and end with 3 where anything is."""
     from apportion.report import gating
-    from apportion.report.describing import shown
-    from apportion.report.verdicts import judge
+    from apportion.sighting.judged import Judged as Sighted
 
     limits = _limits(args)
-    judged: Sequence[Judged] = _each(args) if args.all_groups else [_judged(args)]
+    judged: Sequence[Case] = _each(args) if args.all_groups else [_judged(args)]
     breached: list[dict[str, Any]] = []
     notes: list[str] = []
     refused: list[BadInput] = []
-    for _, facts, observed in judged:
+    for _, facts, sighting in judged:
         try:
-            exceeded = _exceeded(limits, facts, observed, args)
+            exceeded = _exceeded(limits, facts, sighting, args)
         except BadInput as why:
-            refused.append(why if observed is None or not args.all_groups else _of_group(observed.name, why))
+            refused.append(why if sighting is None or not args.all_groups else _of_group(sighting.name, why))
             continue
-        breached += [{"group": observed.name, **one} for one in exceeded] if args.all_groups and observed else exceeded
-        if observed is not None:
-            notes += [f"Not all was read: {sentence}." for sentence in observed.left_out]
-            notes += source.assumptions(observed)
+        breached += [{"group": sighting.name, **one} for one in exceeded] if args.all_groups and sighting else exceeded
+        if sighting is not None:
+            notes += [f"Not all was read: {sentence}." for sentence in sighting.gaps]
+            notes += source.assumptions(sighting)
     if refused and not breached:
         raise refused[0]
-    if not args.now and any(observed is not None and len(observed.group.claims.partition) for _, _, observed in judged):
+    if not args.now and any(sighting is not None and len(sighting.group.claims.partition) for _, _, sighting in judged):
         tell("this judged a plan and not the present owners that the input names; --now judges those")
     whose = f"the {'present owners' if args.now else 'plans'} of {count(len(judged), 'group')}"
     notes = [*gating.reasons(breached, whose if args.all_groups else judged[0][0]), *dict.fromkeys(notes)]
     notes += [f"Not judged: {why}" for why in refused]
     present = judged[0][2] if args.now and not args.all_groups else None
-    verdict = None if present is None else judge(shown(present, present.group))
+    verdict = None if present is None else Sighted(present)
     if verdict is not None:
-        notes.append(" ".join([f"Verdict {verdict.word}.", *verdict.reasons]))
+        notes.append(" ".join([f"Verdict {verdict.verdict}.", *verdict.reasons]))
     if args.output == "json":
         emit_json({"version": 1, "breached": breached, **(verdict.to_dict() if verdict is not None else {})})
     else:
@@ -105,7 +104,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _exceeded(
-    limits: Limits, facts: dict[str, Any], observed: Observed | None, args: argparse.Namespace
+    limits: Limits, facts: dict[str, Any], sighting: Sighting | None, args: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """What is breached. BadInput, which names first what was not read: nothing is, and the input does not tell all."""
     from apportion import policies
@@ -113,12 +112,12 @@ def _exceeded(
     try:
         exceeded = policies.breaches(limits, facts)
     except BadInput:
-        if observed is not None:
-            source.refuse_parts(observed, args)
+        if sighting is not None:
+            source.refuse_parts(sighting, args)
         raise
-    if observed is not None and not exceeded:
-        source.refuse_parts(observed, args)  # the rest might breach them; what does already, needs no rest
-        source.refuse_contradiction(observed, args)
+    if sighting is not None and not exceeded:
+        source.refuse_parts(sighting, args)  # the rest might breach them; what does already, needs no rest
+        source.refuse_contradiction(sighting, args)
     return exceeded
 
 
@@ -126,22 +125,21 @@ def _of_group(name: str, why: BadInput) -> BadInput:
     return BadInput(f"{name}: {why.where}", why.found, why.needed)
 
 
-def _each(args: argparse.Namespace) -> Sequence[tuple[str, dict[str, Any], Observed]]:
+def _each(args: argparse.Namespace) -> Sequence[tuple[str, dict[str, Any], Sighting]]:
     """Every group of the input; one without members has no plan, and of the present all that it has not read waits."""
     from apportion import policies
-    from apportion.history.records import SHARE
-    from apportion.model.build import build
+    from apportion.model.protocols import SHARE
 
-    judged: list[tuple[str, dict[str, Any], Observed]] = []
-    groups = [observed for observed in source.many(args, whole=False) if observed.kind != SHARE]
-    for observed in groups:
-        if not observed.raw["topics"] and not observed.unnamed_partitions:
+    judged: list[tuple[str, dict[str, Any], Sighting]] = []
+    groups = [sighting for sighting in source.many(args, whole=False) if sighting.protocol != SHARE]
+    for sighting in groups:
+        if not sighting.group.P and not sighting.unnamed_partitions:
             continue  # it reads nothing: a group of Connect, or one that has just begun
-        if observed.raw.get("members") or not observed.owners_told:
-            judged.append(_facts_of(source.plannable(observed, args, whole=False), args))
+        if sighting.group.M or not sighting.owners_told:
+            judged.append(_facts_of(source.plannable(sighting, args, whole=False), args))
         elif args.now:
-            judged.append(("the present owners", policies.facts_of_nobody(build(observed.raw)), observed))
-    _add_ages([(facts, observed) for _, facts, observed in judged], args)
+            judged.append(("the present owners", policies.facts_of_nobody(sighting.group), sighting))
+    _add_ages([(facts, sighting) for _, facts, sighting in judged], args)
     return judged
 
 
@@ -163,7 +161,7 @@ def _limits(args: argparse.Namespace) -> Limits:
     return limits
 
 
-def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed | None]:
+def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting | None]:
     """What is judged, in words, its figures, and the group: from a plan, or a group that is planned or as it is."""
     from apportion import policies
     from apportion.model.plan_json import SavedPlan
@@ -176,12 +174,12 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed | N
         if args.now or named:
             raise Usage("apportion gate", f"{named or '--now'} asks for a group, this is a plan")
         return f"the plan of {given.assignor}", policies.facts_of_saved(given), None
-    content, facts, observed = _facts_of(given, args)
-    _add_ages([(facts, observed)], args)
-    return content, facts, observed
+    content, facts, sighting = _facts_of(given, args)
+    _add_ages([(facts, sighting)], args)
+    return content, facts, sighting
 
 
-def _facts_of(given: Observed, args: argparse.Namespace) -> tuple[str, dict[str, Any], Observed]:
+def _facts_of(given: Sighting, args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting]:
     """What is judged of a group: its present owners, or its plan."""
     from apportion import policies
     from apportion.planning import plan
@@ -195,19 +193,18 @@ def _facts_of(given: Observed, args: argparse.Namespace) -> tuple[str, dict[str,
     return f"the plan of {planned.assignor}", policies.facts_of_plan(planned), given
 
 
-def _add_ages(judged: Sequence[tuple[dict[str, Any], Observed]], args: argparse.Namespace) -> None:
+def _add_ages(judged: Sequence[tuple[dict[str, Any], Sighting]], args: argparse.Namespace) -> None:
     """Add the age of each group's oldest unread message, if a limit is on it."""
     if args.max_lag_seconds is None:
         return
     from apportion.history import time_window
-    from apportion.model.build import build
 
-    over_time = source.over_time(args, [observed for _, observed in judged], args.window)
+    over_time = source.over_time(args, [sighting for _, sighting in judged], args.window)
     if over_time is None:
         needed = "--max-lag-seconds needs a dump, tables or a live cluster: a file tells of one moment only"
         raise Usage("apportion gate", needed)
-    for (facts, observed), known in zip(judged, over_time, strict=True):
-        group = build(observed.raw)
+    for (facts, sighting), known in zip(judged, over_time, strict=True):
+        group = sighting.group
         group = time_window.as_of_last_look(group, known.series) if args.file is None else group
         times = time_window.group_time(group, known.series, known.window_s, None, known.now_ms, with_speeds=False)
         least, why = times.whole.oldest_unread

@@ -115,10 +115,10 @@ def _status(looks: Cluster, names: list[str]) -> int:
 
     seen, differing, listed = look(looks), 0, 0
     for name, group in sorted(seen.groups.items()):
-        under = group.description.get("governed")
+        under = group.facts.get("governed")
         if (names and name not in names) or under is None:
             continue
-        seats = [who(seat) for seat, _ in group.description["carriers"] if seat["member_epoch"] >= 0]
+        seats = [who(seat) for seat, _ in group.facts["carriers"] if seat["member_epoch"] >= 0]
         age_s = max(0.0, seen.ended - under.published_s)
         sentences = " ".join(under.sentences[1:]) or "It is followed."
         carriers = ", ".join(seats) or "nobody now, until its session ends"

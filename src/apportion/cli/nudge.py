@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     with connect(connection.bootstrap, connection.properties) as cluster:
         with progress.slow(f"asking {connection.bootstrap}", waits_for=connection.bootstrap):
             [group] = live.read(cluster, [name])
-        topics = sorted({topic for member in group.raw["members"].values() for topic in member.get("owned", {})})
+        topics = sorted({group.group.topics[t] for t in group.group.topic_of[group.group.claims.partition].tolist()})
         if not topics:
             raise Unavailable(f"group {name!r} has no member that owns anything, so there is nothing to rebalance")
         with sentences(connection.bootstrap):

@@ -48,17 +48,17 @@ def run(args: argparse.Namespace) -> int:
     from apportion.planning import plan
     from apportion.report import tables
 
-    observed = source.one(args)
-    past = source.saved_plan(args.saved).owners_in(observed.group) if args.saved else observed.group.owner
+    sighting = source.one(args)
+    past = source.saved_plan(args.saved).owners_in(sighting.group) if args.saved else sighting.group.owner
     with progress.slow(f"planning with {args.assignor}"):
-        planned = plan(observed.group, args.assignor, settings_of(args))
+        planned = plan(sighting.group, args.assignor, settings_of(args))
     if args.save:
         source.write_whole(args.save, planned.to_json() + "\n")
         tell(f"plan saved to {args.save}")
     if args.output == "html":
         from apportion.report import page_groups
 
-        emit_page([page_groups.of_plans(observed, [planned])], source.input_name(args))
+        emit_page([page_groups.of_plans(sighting, [planned])], source.input_name(args))
         return 0
     if args.output == "json":
         document = planned.to_dict()
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         shown = [tables.plan_members(planned, wide=args.output == "wide")]
         changes = tables.diff(planned, past, "the saved plan" if args.saved else "the present owners")
-        notes = [*tables.plan_notes(planned), *source.assumptions(observed)]
+        notes = [*tables.plan_notes(planned), *source.assumptions(sighting)]
         if args.diff and changes.rows:
             shown.append(changes)
         elif args.diff:

@@ -62,10 +62,10 @@ def run(args: argparse.Namespace) -> int:
         emit_json(document)
     elif args.output == "html":
         from apportion.report import page_groups
-        from apportion.sources.dump import observed
+        from apportion.sources.dump import sighted
 
         emit_page(
-            [page_groups.of_replay(group, observed(group), document)], os.path.basename(os.path.abspath(args.folder))
+            [page_groups.of_replay(group, sighted(group), document)], os.path.basename(os.path.abspath(args.folder))
         )
     else:
         shown = replaying_tasks if group.runs_tasks else replaying

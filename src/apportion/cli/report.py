@@ -13,7 +13,7 @@ from apportion.errors import BadInput
 from apportion.wording import count
 
 if TYPE_CHECKING:
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 DETAILS = (
     "INPUT is anything that describe reads. From a dump or the pipeline's tables the page has the history too: who\n"
@@ -66,32 +66,32 @@ def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]
         return of_folder(folder, args.groups, args.switch)
     shown, many = [], source.many(args)
     with progress.slow("", len(many)) as begin:
-        for observed in many:
-            begin(observed.name or "")
-            shown.append(_switched(observed) if args.switch else page_groups.of_observed(observed))
+        for seen in many:
+            begin(seen.name)
+            shown.append(_switched(seen) if args.switch else page_groups.of_present(seen))
     return shown
 
 
-def _switched(observed: Observed) -> dict[str, Any]:
+def _switched(seen: Sighting) -> dict[str, Any]:
     """A group as it stands, and what a switch would do, where it is one of consumers with members."""
     from apportion.cli.switch import switch_of
     from apportion.history.switch_measures import why_left_out
     from apportion.report import page_groups
 
-    if why_left_out(observed.kind, len(observed.raw["members"])):
-        return page_groups.of_observed(observed)
-    return page_groups.with_switch(observed, switch_of(observed))
+    if why_left_out(seen.protocol, seen.group.M):
+        return page_groups.of_present(seen)
+    return page_groups.with_switch(seen, switch_of(seen))
 
 
 def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:
     """The groups of a dump or of tables, with their histories; and with what a switch would do, if that is wanted."""
-    from apportion.history.lag_time import WINDOW_S
     from apportion.history.switch_measures import concerns, facts_of, scored
     from apportion.history.switching import switch
     from apportion.history.time_window import group_time
     from apportion.model.build import build
+    from apportion.model.lag import WINDOW_S
     from apportion.report import page_groups
-    from apportion.sources.dump import observed
+    from apportion.sources.dump import sighted
     from apportion.sources.load_history import load_histories
     from apportion.sources.series import FolderSeries
 
@@ -107,11 +107,10 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     with progress.slow("", len(chosen)) as begin:
         for group in chosen:
             begin(group.name)
-            seen, times, series = observed(group), None, None
+            seen, times, series = sighted(group), None, None
             if over_time.known:
-                arrays = build(seen.raw)
-                series = over_time.of(arrays)
-                times = group_time(arrays, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
+                series = over_time.of(seen.group)
+                times = group_time(seen.group, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
             drawn = page_groups.of_remembered(group, seen, times, series, over_time.now_ms)
             if switched and concerns(group):
                 drawn = page_groups.switched(drawn, switch(build(group.raw), facts_of(group), group, score))

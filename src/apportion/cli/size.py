@@ -13,7 +13,7 @@ from apportion.errors import BadInput
 
 if TYPE_CHECKING:
     from apportion.model.group import Group
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 DETAILS = (
     "A row for each number of members that makes sense: more members move less now, fewer cost less to run. * marks\n"
@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import sizing as shown
     from apportion.sizing.size import size
 
-    observed = source.one(args)
-    group, takes, how = _measured(args, observed)
-    how = [*how, *source.assumptions(observed)]
+    sighting = source.one(args)
+    group, takes, how = _measured(args, sighting)
+    how = [*how, *source.assumptions(sighting)]
     with progress.slow("planning with each number of members"):
         result = size(
             group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like,
@@ -80,13 +80,13 @@ def run(args: argparse.Namespace) -> int:
         emit_json({**document, "advice": " ".join([document["advice"], *how])})
         return 0
     if args.output == "html":
-        emit_page([shown.page_data(observed, result, how)], source.input_name(args))
+        emit_page([shown.page_data(sighting, result, how)], source.input_name(args))
         return 0
     emit_tables([shown.table(result, marks=args.output in ("table", "wide"))], args.output, [*result.sentences, *how])
     return 0
 
 
-def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, float, list[str]]:
+def _measured(args: argparse.Namespace, sighting: Sighting) -> tuple[Group, float, list[str]]:
     """The group with its weights, what a member takes, and how both were measured."""
     from dataclasses import replace
 
@@ -94,13 +94,13 @@ def _measured(args: argparse.Namespace, observed: Observed) -> tuple[Group, floa
     from apportion.model.present import observed_lag_known
     from apportion.report import lag_text
 
-    group, how = observed.group, []
+    group, how = sighting.group, []
     if args.by == "lag" and not observed_lag_known(group):
         raise BadInput("--by lag", "no partition whose lag is known", "committed offsets and log ends, or lags")
     weights = args.by == "weight" or (args.by is None and group.weight is None)
     if not (weights and group.weight is None) and args.capacity != "learned":
         return group, args.capacity, []
-    over_time = source.over_time(args, [observed], args.window)
+    over_time = source.over_time(args, [sighting], args.window)
     if over_time is None:
         if args.capacity == "learned":
             raise Usage("apportion size", "--capacity learned needs a history: a dump, or the pipeline's tables")

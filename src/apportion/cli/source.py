@@ -16,17 +16,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
+from apportion.arrays import UNKNOWN
 from apportion.cli import progress
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
 from apportion.errors import BadInput, MissingExtra, Unavailable, within
+from apportion.model.protocols import SHARE
 from apportion.wording import count, some_of
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.model.plan_json import SavedPlan
+    from apportion.sighting.sighting import Sighting
     from apportion.sources.config import Connection
-    from apportion.sources.described_group import Observed
     from apportion.sources.series import AllSeries
 
 MOST_BYTES: Final = 256 << 20
@@ -63,7 +65,7 @@ def add_connection(parser: Parser) -> None:
     live.add_argument("--context", metavar="NAME", help="a context of the config file; or APPORTION_CONTEXT")
 
 
-def many(args: argparse.Namespace, whole: bool = True) -> list[Observed]:
+def many(args: argparse.Namespace, whole: bool = True) -> list[Sighting]:
     """The groups that the arguments mean, at least one; of a text, see ``sniff.groups_in`` for ``whole``."""
     from apportion.sources import load_history, sniff
 
@@ -76,73 +78,71 @@ def many(args: argparse.Namespace, whole: bool = True) -> list[Observed]:
     return sniff.chosen(groups, args.groups)
 
 
-def one(args: argparse.Namespace) -> Observed:
+def one(args: argparse.Namespace) -> Sighting:
     """The one group that the arguments mean, to be planned; a share group is none that can be."""
     from apportion.sources import sniff
 
     return plannable(sniff.the_one(many(args), _called(args)), args)
 
 
-def plannable(observed: Observed, args: argparse.Namespace, whole: bool = True) -> Observed:
+def plannable(sighting: Sighting, args: argparse.Namespace, whole: bool = True) -> Sighting:
     """The group, with the subscriptions that --subscribe states, where its source tells enough to plan it.
 
     whole
         Whether a source of which something was left out is refused here.
     """
-    refuse_share(observed.name, observed.kind)
-    refuse_unnamed(observed, args)
+    refuse_share(sighting.name, sighting.protocol)
+    refuse_unnamed(sighting, args)
     if whole:
-        refuse_parts(observed, args)
-    if not observed.raw.get("members"):
+        refuse_parts(sighting, args)
+    if not sighting.group.M:
         raise BadInput(
-            _called(args), f"no member at all in group {observed.name!r}", "at least one: nobody is there to plan for"
+            _called(args), f"no member at all in group {sighting.name!r}", "at least one: nobody is there to plan for"
         )
     if getattr(args, "subscriptions", None):
         from apportion.sources.subscribing import subscribed
 
-        observed = subscribed(observed, args.subscriptions)
-    return observed
+        sighting = subscribed(sighting, args.subscriptions)
+    return sighting
 
 
-def assumptions(observed: Observed) -> list[str]:
+def assumptions(sighting: Sighting) -> list[str]:
     """A sentence for what every plan of the group rests on that its source does not tell; empty where it tells all."""
-    if not observed.assumed:
+    if not sighting.assumed:
         return []
-    return [f"This rests on subscriptions that are assumed. {observed.assumed} --subscribe states them."]
+    return [f"This rests on subscriptions that are assumed. {sighting.assumed} --subscribe states them."]
 
 
-def refuse_parts(observed: Observed, args: argparse.Namespace) -> None:
+def refuse_parts(sighting: Sighting, args: argparse.Namespace) -> None:
     """A plan or a gate of a part of a group would say nothing of the whole."""
-    if observed.left_out:
-        more = f" and {len(observed.left_out) - 1:,} more such" if len(observed.left_out) > 1 else ""
+    if sighting.gaps:
+        more = f" and {len(sighting.gaps) - 1:,} more such" if len(sighting.gaps) > 1 else ""
         needed = "the whole of what was printed, without lines between the rows"
-        raise BadInput(_called(args), f"a text of which not all was read: {observed.left_out[0]}{more}", needed)
+        raise BadInput(_called(args), f"a text of which not all was read: {sighting.gaps[0]}{more}", needed)
 
 
-def refuse_contradiction(observed: Observed, args: argparse.Namespace) -> None:
+def refuse_contradiction(sighting: Sighting, args: argparse.Namespace) -> None:
     """A gate that passed on a text that contradicts itself would judge figures that may be wrong."""
-    if observed.contradiction:
+    if sighting.contradiction:
         needed = "a listing whose LAG is LOG-END-OFFSET less CURRENT-OFFSET"
-        raise BadInput(_called(args), f"a text that contradicts itself: {observed.contradiction}", needed)
+        raise BadInput(_called(args), f"a text that contradicts itself: {sighting.contradiction}", needed)
 
 
-def refuse_unnamed(observed: Observed, args: argparse.Namespace) -> None:
+def refuse_unnamed(sighting: Sighting, args: argparse.Namespace) -> None:
     """A text that counts each member's partitions and names none is no group to be judged: it would seem empty."""
-    if observed.unnamed_partitions and not observed.raw["topics"]:
-        held = f"members of {observed.name!r} that hold {observed.unnamed_partitions:,} partitions, but not which"
+    if sighting.unnamed_partitions and not sighting.group.P:
+        held = f"members of {sighting.name!r} that hold {sighting.unnamed_partitions:,} partitions, but not which"
         raise BadInput(_called(args), held, "what --describe, or --describe --members --verbose, prints")
-    if not observed.owners_told:
+    if not sighting.owners_told:
         raise BadInput(
-            _called(args), f"a table of {observed.name!r} that does not tell who reads",
+            _called(args), f"a table of {sighting.name!r} that does not tell who reads",
             "the column CONSUMER-ID, as --describe prints it, or another tool's list of members",
         )  # fmt: skip
 
 
-def refuse_share(group: str, kind: str | None) -> None:
+def refuse_share(group: str, protocol: str | None) -> None:
     """Nobody owns a partition of a share group, so that there is nothing to plan."""
-    from apportion.history.records import SHARE
-
-    if kind == SHARE:
+    if protocol == SHARE:
         raise BadInput("group", f"{group!r}, a share group, whose partitions nobody owns", "another kind of group")
 
 
@@ -187,7 +187,7 @@ class OverTime:
 
 
 def over_time(
-    args: argparse.Namespace, groups: Sequence[Observed], window_s: float | None, rebalances: bool = False
+    args: argparse.Namespace, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
 ) -> Iterator[OverTime] | None:
     """Each group's commits and log ends over time; None for a file or a text, which tells of one moment only.
 
@@ -201,14 +201,14 @@ def over_time(
 
 
 def _watched(
-    args: argparse.Namespace, groups: Sequence[Observed], window_s: float, rebalances: bool
+    args: argparse.Namespace, groups: Sequence[Sighting], window_s: float, rebalances: bool
 ) -> Iterator[OverTime]:
     from concurrent.futures import ThreadPoolExecutor
 
     from apportion.sources import series
 
     tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
-    names = [observed.name for observed in groups]
+    names = [sighting.name for sighting in groups]
     with ThreadPoolExecutor(1) as pool:
         past = pool.submit(_rebalanced, args, names) if rebalances else None
         series_of = series.of_cluster(connection(args), names, window_s, leave_out=getattr(args, "all_groups", False))
@@ -231,23 +231,22 @@ def _rebalanced(args: argparse.Namespace, names: Sequence[str]) -> Mapping[str, 
         return {}
 
 
-def _recorded(path: str, groups: Sequence[Observed], window_s: float | None) -> Iterator[OverTime]:
+def _recorded(path: str, groups: Sequence[Sighting], window_s: float | None) -> Iterator[OverTime]:
     """Of a dump or of tables, which are read once for all groups."""
-    from apportion.history.lag_time import WINDOW_S
-    from apportion.model.build import build
+    from apportion.model.lag import WINDOW_S
     from apportion.sources.load_history import load_histories
     from apportion.sources.series import FolderSeries
 
     window_s = window_s or WINDOW_S
     with progress.slow(f"reading {path}"):
         memory = load_histories(path)
-        series = FolderSeries(path, {observed.name: observed.raw["topics"] for observed in groups}, window_s)
-    for observed in groups:
-        group = memory.group(observed.name)
+        series = FolderSeries(path, {each.name: each.group.topics for each in groups}, window_s)
+    for sighting in groups:
+        group = memory.group(sighting.name)
         generations = group.folded.generations
         held_since_ms = generations[-1].at if generations else None
         at_ms = [rebalance.at for rebalance in group.rebalances]
-        yield OverTime(series.of(build(observed.raw)), window_s, held_since_ms, series.now_ms or None, at_ms)
+        yield OverTime(series.of(sighting.group), window_s, held_since_ms, series.now_ms or None, at_ms)
 
 
 @dataclass(frozen=True)
@@ -261,8 +260,8 @@ class Listings:
     """
 
     options: str
-    before: Sequence[Observed]
-    after: Sequence[Observed]
+    before: Sequence[Sighting]
+    after: Sequence[Sighting]
     apart_s: float | None
 
     def over_time(self) -> Iterator[OverTime]:
@@ -271,8 +270,8 @@ class Listings:
 
         seconds = self.apart_s or UNTIMED_S
         series = of_looks([(0, self.before), (round(seconds * 1000), self.after)])
-        for observed in self.after:
-            yield OverTime(series[observed.name], seconds, now_ms=round(seconds * 1000), timed=self.apart_s is not None)
+        for sighting in self.after:
+            yield OverTime(series[sighting.name], seconds, now_ms=round(seconds * 1000), timed=self.apart_s is not None)
 
 
 def two_listings(args: argparse.Namespace, apart_s: float | None) -> Listings:
@@ -298,13 +297,15 @@ def two_listings(args: argparse.Namespace, apart_s: float | None) -> Listings:
     return Listings(f"{options} --window {apart_s:.6g}" if apart_s else options, before, after, apart_s)
 
 
-def _went_back(before: Sequence[Observed], after: Sequence[Observed]) -> str:
+def _went_back(before: Sequence[Sighting], after: Sequence[Sighting]) -> str:
     """A log whose end is lower in the later listing, if none is higher: a topic that was made anew goes back alone."""
 
-    def ends(groups: Sequence[Observed]) -> dict[tuple[str, int], int]:
-        topics = (topic for observed in groups for topic in observed.raw["topics"].items())
-        rows = ((name, row) for name, rows in topics if isinstance(rows, list) for row in rows)
-        return {(name, row["partition"]): row["end"] for name, row in rows if row.get("end") is not None}
+    def ends(groups: Sequence[Sighting]) -> dict[tuple[str, int], int]:
+        known: dict[tuple[str, int], int] = {}
+        for group in (each.group for each in groups):
+            ends = () if group.offsets is None else group.offsets.end.tolist()
+            known |= {group.name_of(p): end for p, end in enumerate(ends) if end != UNKNOWN}
+        return known
 
     first, last = ends(before), ends(after)
     both = [(place, first[place], last[place]) for place in first.keys() & last.keys()]
@@ -314,7 +315,7 @@ def _went_back(before: Sequence[Observed], after: Sequence[Observed]) -> str:
     return f"{back[0][0][0]}-{back[0][0][1]} ends at {back[0][2]:,} here and at {back[0][1]:,} there" if back else ""
 
 
-def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Observed:
+def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Sighting:
     """The plan.json that the input holds, else its one group; see ``plannable`` for ``whole``."""
     from apportion.sources import sniff
 
@@ -518,7 +519,7 @@ def is_live(args: argparse.Namespace) -> bool:
     return bool(args.groups) and config.is_set()
 
 
-def _live(args: argparse.Namespace) -> list[Observed]:
+def _live(args: argparse.Namespace) -> list[Sighting]:
     from apportion.sources import live
 
     everything = getattr(args, "all_groups", False)

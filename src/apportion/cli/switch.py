@@ -10,16 +10,17 @@ from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables, tell
 from apportion.cli.parser import PICTURES, Parser, add_output
 from apportion.errors import BadInput, Unavailable
+from apportion.model.protocols import CONSUMER
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.predicted_targets import Score
     from apportion.history.switch_measures import Switch
     from apportion.model.group import Group
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
     from apportion.sources.series import FolderSeries
 
-    Looked = tuple[Switch, Observed, GroupHistory | None]
+    Looked = tuple[Switch, Sighting, GroupHistory | None]
 
 RATES_S: Final = 3_600.0
 """Seconds before the last sample over which rates are measured."""
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         from apportion.report import page_groups
 
         emit_page(
-            [page_groups.with_switch(observed, switch, past) for switch, observed, past in switches],
+            [page_groups.with_switch(seen, switch, past) for switch, seen, past in switches],
             source.input_name(args),
         )
     elif len(switches) == 1 and args.output in ("table", "wide"):
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _governed(seen: Observed) -> dict[str, Any]:
+def _governed(seen: Sighting) -> dict[str, Any]:
     """The plan that the group is governed by, where it is."""
     return {"governed": seen.governed.to_dict()} if seen.governed else {}
 
@@ -88,36 +89,35 @@ def _switches(args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list
     from apportion.history.switch_measures import why_left_out
 
     many = source.many(args)
-    for observed in many:
-        source.refuse_unnamed(observed, args)
+    for seen in many:
+        source.refuse_unnamed(seen, args)
     score = _live_score(args, many)
     looked: list[Looked] = []
     with progress.slow("", len(many)) as begin:
-        for observed in many:
-            begin(observed.name or "")
-            if why := why_left_out(observed.kind, len(observed.raw["members"])):
-                left_out.append((observed.name or "", why))
+        for seen in many:
+            begin(seen.name or "")
+            if why := why_left_out(seen.protocol, seen.group.M):
+                left_out.append((seen.name or "", why))
             else:
-                looked.append((switch_of(observed, score), observed, None))
+                looked.append((switch_of(seen, score), seen, None))
     return _at_least_one(looked, args.file or "the cluster", left_out)
 
 
-def switch_of(observed: Observed, score: Score | None = None) -> Switch:
+def switch_of(seen: Sighting, score: Score | None = None) -> Switch:
     """What a switch would do to a group of which only the present is known."""
     from apportion.history.switch_measures import GroupFacts
     from apportion.history.switching import switch
-    from apportion.model.build import build
 
-    facts = GroupFacts(observed.kind, observed.protocol, observed.assigned_data)
-    return switch(build(observed.raw), facts, scored=score)
+    facts = GroupFacts(seen.protocol, seen.assignor, seen.assigned_data)
+    return switch(seen.group, facts, scored=score)
 
 
-def _live_score(args: argparse.Namespace, groups: list[Observed]) -> Score | None:
+def _live_score(args: argparse.Namespace, groups: list[Sighting]) -> Score | None:
     """How well the broker is predicted on the cluster's own log, where all groups are asked for and it is whole."""
     from apportion.history.predicted_targets import Score, score
     from apportion.sources import offsets_log
 
-    if args.file is not None or not args.all_groups or not any(group.kind == "consumer" for group in groups):
+    if args.file is not None or not args.all_groups or not any(group.protocol == CONSUMER for group in groups):
         return None
     try:
         log = offsets_log.whole_groups(source.connection(args))
@@ -135,7 +135,7 @@ def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> 
     from apportion.history.switch_measures import facts_of, scored
     from apportion.history.switching import switch
     from apportion.model.build import build
-    from apportion.sources.dump import observed
+    from apportion.sources.dump import sighted
     from apportion.sources.load_history import load_histories
     from apportion.sources.series import FolderSeries
 
@@ -156,7 +156,7 @@ def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> 
                 arrays = build(group.raw)
                 if recorded is not None:
                     arrays = with_rates(recorded, arrays)
-                looked.append((switch(arrays, facts_of(group), group, score), observed(group), group))
+                looked.append((switch(arrays, facts_of(group), group, score), sighted(group), group))
     return _at_least_one(looked, path, left_out)
 
 

@@ -50,10 +50,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _look(cluster: Cluster, name: str, view: View) -> None:
     """Take one look, and remember what changed since the last."""
-    from apportion.report.describing import shown
     from apportion.sources import live
 
-    view.take(shown(live.read(cluster, [name])[0]), time.time())
+    view.take(live.read(cluster, [name])[0], time.time())
 
 
 def _print(cluster: Cluster, args: argparse.Namespace, view: View) -> int:

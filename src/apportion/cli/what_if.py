@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.model.group import Group
     from apportion.rollouts import Protocol
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 DETAILS = (
     "Steps may be given in any order and as often as needed; they happen in that order. Between two steps the group\n"
@@ -101,7 +101,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Plan step by step, and show what each does."""
     from apportion import rollouts
-    from apportion.history.records import STREAMS
+    from apportion.model.protocols import STREAMS
     from apportion.report import comparing
     from apportion.report import rollouts as pictures
 
@@ -111,12 +111,12 @@ def run(args: argparse.Namespace) -> int:
         raise Usage("apportion what-if", f"no step: {needed}")
     if args.like is not None:
         texts = _like(texts, args.like)
-    observed = source.one(args)
-    tasks = source.history(args, observed.name) if observed.kind == STREAMS else None
+    sighting = source.one(args)
+    tasks = source.history(args, sighting.name) if sighting.protocol == STREAMS else None
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
     if tasks is not None and not shown:
         return _of_tasks(tasks, texts, args)
-    group, strategy, protocol, under_notes = _planned_under(observed, tasks, texts, args)
+    group, strategy, protocol, under_notes = _planned_under(sighting, tasks, texts, args)
     times = rollouts.Times(args.restart_time, args.session_timeout, args.rebalance_time)
     stages: list[rollouts.Stage] = []
     documents: list[str] = []
@@ -134,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         emit(f'{{"version": 1, "steps": [{", ".join(documents)}]}}\n')
     elif args.output == "html":
-        emit_page([pictures.page_data(observed, group, stages, times)], source.input_name(args))
+        emit_page([pictures.page_data(sighting, group, stages, times)], source.input_name(args))
     elif shown:
         notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *under_notes]
         emit_tables([pictures.table(stages)], args.output, notes)
@@ -146,17 +146,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _planned_under(
-    observed: Observed, tasks: GroupHistory | None, steps: Sequence[str], args: argparse.Namespace
+    sighting: Sighting, tasks: GroupHistory | None, steps: Sequence[str], args: argparse.Namespace
 ) -> tuple[Group, Assignor, Protocol, Sequence[str]]:
     """The group as it is planned, by which strategy, under which protocol, and what to say of that."""
     from apportion import rollouts
     from apportion.assignors import find
 
     if tasks is None:
-        name = args.assignor or (None if args.protocol else _runs(observed, args) or DEFAULT_ASSIGNOR)
+        name = args.assignor or (None if args.protocol else _runs(sighting, args) or DEFAULT_ASSIGNOR)
         protocol = args.protocol or rollouts.protocol_of(find(name or "", settings_of(args)))
         strategy = rollouts.strategy_for(protocol, name, settings_of(args))
-        return observed.group, strategy, protocol, source.assumptions(observed)
+        return sighting.group, strategy, protocol, source.assumptions(sighting)
     from apportion.history import task_groups
 
     _refuse_for_tasks(tasks, steps, args, ("join", "leave", "rolling", "scale"))
@@ -165,11 +165,11 @@ def _planned_under(
     return last.group, strategy, rollouts.protocol_of(strategy), task_groups.rollout_sentences(last)
 
 
-def _runs(observed: Observed, args: argparse.Namespace) -> str | None:
+def _runs(sighting: Sighting, args: argparse.Namespace) -> str | None:
     """The strategy that the group runs itself, under which its rollout goes; None where it is not told or not known."""
     from apportion.assignors import known
 
-    own = f"broker-{observed.protocol}" if observed.kind == "consumer" else observed.protocol
+    own = f"broker-{sighting.assignor}" if sighting.protocol == "consumer" else sighting.assignor
     return own if getattr(args, "rollout", False) and own in known() else None
 
 

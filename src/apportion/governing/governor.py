@@ -25,8 +25,9 @@ from apportion.governing.rules_file import GroupRule
 from apportion.governing.seen_group import Carried, GroupToGovern
 from apportion.model.group import Group
 from apportion.model.group_json import read_group
+from apportion.model.protocols import CLASSIC, CONSUMER
+from apportion.sighting.sighting import Sighting
 from apportion.sources.cluster import Cluster, patiently
-from apportion.sources.described_group import Observed
 from apportion.wire import plan_text
 from apportion.wire.plan_text import ASSIGNOR, RELEASE, GovernedPlan, MemberKey, PlanPart
 from apportion.wording import count
@@ -116,14 +117,14 @@ class Governor:
         """Take one look at the group, and have a plan published where it differs from the one that is carried."""
         if self.follows and seen.mark is not None and seen.mark == self._mark:
             return Governed(time.time(), "unchanged", self._number, 0, len(self._plan.members if self._plan else ()))
-        foreign = self._foreign(seen.observed)
+        foreign = self._foreign(seen.sighting)
         if foreign:
             self.leave(LEAVE)
             return Governed(time.time(), "not ours", sentences=(foreign,))
         heard = self._heard(seen.carried)
         if heard is not None:
             return heard
-        raw = self.rule.with_facts(seen.observed.raw)
+        raw = self.rule.with_facts(seen.raw)
         if not raw["members"]:
             return Governed(time.time(), "empty")
         governed = self._planned(read_group(raw), raw, seen)
@@ -211,19 +212,19 @@ class Governor:
             f"{self.instance_id} missing in apportion.plan.carriers, or is the class of another version?"
         )
 
-    def _foreign(self, seen: Observed) -> str:
+    def _foreign(self, seen: Sighting) -> str:
         """Why the group is not to be governed as it is now; "" where it is."""
-        if seen.kind == "classic" and self.rule.convert:
+        if seen.protocol == CLASSIC and self.rule.convert:
             if seen.assigned_data:
                 return f"{self.group} is classic, and its assignments carry user data: the broker would not convert it"
             if seen.state != "Stable":  # whoever is joining would hear of an error, which aiokafka's start() raises
                 return f"{self.group} is {seen.state}: a classic group is converted once it is Stable"
             return ""  # the carrier's joining converts it, and the plan is there before anything is computed
-        if seen.kind != "consumer" or seen.protocol != ASSIGNOR:
+        if seen.protocol != CONSUMER or seen.assignor != ASSIGNOR:
             return (
-                f"{self.group} is assigned by {seen.protocol or 'nobody'}; needed is group.remote.assignor={ASSIGNOR}"
+                f"{self.group} is assigned by {seen.assignor or 'nobody'}; needed is group.remote.assignor={ASSIGNOR}"
             )
-        if not self.rule.convert and seen.raw["members"] and len(seen.classic_members) == len(seen.raw["members"]):
+        if not self.rule.convert and seen.group.M and len(seen.classic_members) == seen.group.M:
             return f"{self.group} has classic members alone, and becomes classic again once no carrier is in it"
         return ""
 

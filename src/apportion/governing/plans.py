@@ -14,7 +14,7 @@ from apportion.arrays import NOBODY, Ints
 from apportion.governing.rules_file import GroupRule
 from apportion.model.group import Group
 from apportion.planning import checked
-from apportion.sources.governed import holders
+from apportion.sighting.governed import holders
 from apportion.strategy.traits import traits_of
 from apportion.wire import plan_text
 from apportion.wire.plan_text import PROMISES, TOPICS_WHOLE, GovernedPlan, MemberKey

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from apportion.sources.cluster_round import DescribedGroup, Round, entries_of
-from apportion.sources.described_group import Observed
-from apportion.sources.live import observed_group
+from apportion.model.group_json import group_to_dict
+from apportion.model.protocols import CONSUMER
+from apportion.sighting.sighting import Sighting
+from apportion.sources.cluster_round import DescribedGroup, Round
+from apportion.sources.live import sighted
 from apportion.wire.plan_text import PlanPart
 
 Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]
@@ -30,30 +33,33 @@ class GroupToGovern:
 
     def __init__(self, group: DescribedGroup, look: Round, asks_lag: bool) -> None:
         self.group, self.look = group, look
-        facts = group.description
+        facts = group.facts
         self.carried: Carried = facts.get("carriers", ())
         epochs = facts.get("generation"), facts.get("assignment_epoch")
-        known = facts["kind"] == "consumer"
+        known = facts["protocol"] == CONSUMER
         self.computed = known and epochs[0] == epochs[1]
-        self.mark = (*epochs, facts["protocol"]) if known and not asks_lag else None
+        self.mark = (*epochs, facts["assignor"]) if known and not asks_lag else None
 
     @cached_property
-    def observed(self) -> Observed:
-        """As group.json, with the broker's target in the place of what members hold."""
-        group, facts, topics = self.group, self.group.description, self.look.topics
+    def sighting(self) -> Sighting:
+        """The group with the broker's target in the place of what members hold."""
+        facts = self.group.facts
         targets = facts.get("targets", {})
         members = {
             m: {**fields, "topics": self._topics(m, fields["topics"]), "owned": targets.get(m, fields["owned"])}
             for m, fields in facts["members"].items()
         }
-        entries = entries_of({topic: topics[topic] for topic in group.topics if topic in topics})
-        facts = {**facts, "members": members}
-        return observed_group(group.name, facts, group.committed, entries.by_number, entries.ids, group.coordinator)
+        return sighted(replace(self.group, facts={**facts, "members": members}), self.look.topics, {})
+
+    @cached_property
+    def raw(self) -> dict[str, Any]:
+        """The same as group.json, to which rules add members' facts."""
+        return group_to_dict(self.sighting.group)
 
     @property
     def by_expression(self) -> bool:
         """Whether a member subscribes by an expression, which the broker resolves some seconds after it was heard."""
-        return any(self.group.description.get("expressions", {}).values())
+        return any(self.group.facts.get("expressions", {}).values())
 
     def _topics(self, member: str, known: Sequence[str]) -> list[str]:
         """What a member wants: a plan that gives it nothing must not be the reason why it is never given anything.
@@ -63,6 +69,6 @@ class GroupToGovern:
         """
         matched = set(known)
         with suppress(re.error):
-            expression = re.compile(self.group.description.get("expressions", {}).get(member) or "(?!)")
+            expression = re.compile(self.group.facts.get("expressions", {}).get(member) or "(?!)")
             matched |= {topic for topic in self.group.topics if expression.fullmatch(topic)}
         return sorted(matched)

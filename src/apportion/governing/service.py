@@ -133,7 +133,7 @@ class Governing:
     def _governors(self, seen: Round) -> list[str]:
         """The governors that are there, of the same rules; this one always."""
         club = seen.groups.get(CLUB)
-        members = club.description["members"].values() if club else ()
+        members = club.facts["members"].values() if club else ()
         return sorted({self.me, *(m["client_id"] for m in members if m["rack"] == self.member.rack)})
 
     def _step(self, name: str, seen: Round) -> Governed:
@@ -217,12 +217,12 @@ class Governing:
                 if other := _living(group.carried):
                     return f"{who(other)} governs {name}: end it first; if it is dead, wait for the end of its session"
                 governor = Governor(self.heart, name, self.selection.rules[0], self.key)
-                governor.let_go(group.observed.raw, group.carried)
+                governor.let_go(group.raw, group.carried)
             elif self._released(governor, group):
                 return ""
-            elif said and said != str(sorted(group.observed.raw["members"])):
-                governor.let_go(group.observed.raw, group.carried)
-            said = str(sorted(group.observed.raw["members"]))
+            elif said and said != str(sorted(group.raw["members"])):
+                governor.let_go(group.raw, group.carried)
+            said = str(sorted(group.raw["members"]))
             time.sleep(TICK_S * 3)
         if governor is not None:
             governor.leave(LEAVE)
@@ -237,7 +237,7 @@ class Governing:
         carriers = {carrier.member_id for carrier in governor.carriers}
         named = governor.named
         carried = any(seat["member_id"] in carriers for seat, _ in seen.carried)
-        if not carried or named is None or named != set(seen.observed.raw["members"]):
+        if not carried or named is None or named != set(seen.raw["members"]):
             return False
         leaving = list(governor.carriers)
         governor.leave(LEAVE)
@@ -292,7 +292,7 @@ def _living(carried: Carried) -> Mapping[str, Any] | None:
 
 def _holders(seen: Round) -> dict[str, str]:
     """Group to the governor that has its lease."""
-    living = {name: _living(group.description.get("carriers", ())) for name, group in seen.groups.items()}
+    living = {name: _living(group.facts.get("carriers", ())) for name, group in seen.groups.items()}
     return {name: str(seat["client_id"]) for name, seat in living.items() if seat}
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apportion.history.records import STREAMS, Generation, GenerationMember
+from apportion.history.records import Generation, GenerationMember
+from apportion.model.protocols import STREAMS
 
 JOIN: Final = "join"
 LEAVE: Final = "leave"

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from apportion.history import patterns
 from apportion.history.broker_assigned import Body, BrokerAssigned, member_of
-from apportion.history.records import CONSUMER, Assigned, Generation, GenerationMember, GroupRecord
+from apportion.history.records import Assigned, Generation, GenerationMember, GroupRecord
+from apportion.model.protocols import CONSUMER
 
 DEFAULT_ASSIGNOR: Final = "uniform"
 """What a broker uses where no KIP-848 member asks for an assignor: the first of ``group.consumer.assignors``."""

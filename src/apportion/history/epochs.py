@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from apportion.history.records import CLASSIC, STREAMS, Generation
+from apportion.history.records import Generation
 from apportion.history.stored import member_row
+from apportion.model.protocols import CLASSIC, STREAMS
 
 
 def epoch_rows(group: str, generations: Iterable[Generation]) -> Iterator[dict[str, Any]]:

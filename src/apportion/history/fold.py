@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from apportion.history import patterns
 from apportion.history.broker_assigned import BrokerAssigned
 from apportion.history.consumer_groups import ConsumerRecords
-from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
+from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.share_groups import ShareRecords
 from apportion.history.streams_groups import ASSIGNOR, StreamsRecords
+from apportion.model.protocols import CLASSIC, CONSUMER, SHARE, STREAMS
 from apportion.wire.coordinator import GroupGeneration, Member
 from apportion.wire.partitions import Held, merged
 from apportion.wire.share_streams import SHARE as SHARE_TYPES
@@ -39,10 +39,6 @@ class Present:
     members: tuple[GenerationMember, ...]
     readable: bool = True
     sentences: tuple[str, ...] = ()
-
-
-OTHERS: Final = frozenset({SHARE, STREAMS})
-"""Types of groups that no consumer's strategy plans."""
 
 
 @dataclass

@@ -17,15 +17,16 @@ from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.commits import CommittedOffset
 from apportion.history.ends_then import SILENT, EndSamples
 from apportion.history.epochs import epoch_rows
-from apportion.history.fold import OTHERS, Folded, Present, fold
+from apportion.history.fold import Folded, Present, fold
 from apportion.history.lag_columns import Known, lags
 from apportion.history.predicted_targets import Score
 from apportion.history.present import group_json
 from apportion.history.rebalance_rows import Rebalance, rebalances
-from apportion.history.records import STREAMS, Generation, GroupRecord
+from apportion.history.records import Generation, GroupRecord
 from apportion.history.replay import replay, replay_to_dict
 from apportion.history.scenarios import ScenarioResult, what_if
 from apportion.history.steps import TopicEntries
+from apportion.model.protocols import OTHERS, STREAMS
 from apportion.planning import strategy_of
 
 

@@ -30,9 +30,8 @@ from typing import Final
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
+from apportion.model.lag import MARKERS_MAX, WINDOW_S
 
-WINDOW_S: Final = 600.0
-"""Seconds over which rates are taken where nobody says."""
 CAUGHT_UP_S: Final = 15.0
 """Age of the first unread message up to which a reader keeps up."""
 LAG_MAX: Final = 2.0**63 - 1024
@@ -43,8 +42,6 @@ SAMPLES_MAX: Final = 1_000
 """Commits of one partition that are looked at, the newest."""
 NEAR: Final = 4
 """Samples of log ends stay that are about this part of their age apart: some hundred of a year's, taken each minute."""
-MARKERS_MAX: Final = 2
-"""A lag of so many old messages may be markers of transactions alone."""
 CAUGHT_UP, KEEPING_UP, GROWING, STANDING, SHRINKING, NOT_KNOWN, MARKER = (
     "caught up", "keeping up", "growing", "standing", "shrinking", "unknown", "maybe at a marker",
 )  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apportion.history.fold import Present
-from apportion.history.records import STREAMS, GenerationMember
+from apportion.history.records import GenerationMember
 from apportion.history.steps import TopicEntries
+from apportion.model.protocols import STREAMS
 from apportion.model.topic_columns import TopicColumns
 
 Committed = Mapping[str, Mapping[int, int]]

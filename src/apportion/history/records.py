@@ -16,10 +16,6 @@ from apportion.wire.coordinator import EpochRecord, GroupGeneration
 Assigned = Mapping[str, tuple[int, ...]]
 """Topic to partition ids."""
 
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
-SHARE: Final = "share"
-STREAMS: Final = "streams"
 SPARE: Final = 64
 """Ids that may be missing below the highest one beyond as many as there are."""
 

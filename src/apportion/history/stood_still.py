@@ -18,7 +18,8 @@ from apportion.assignors import known
 from apportion.history.cause import CommitInterval
 from apportion.history.commits import TopicPartition
 from apportion.history.rebalance_rows import Rebalance
-from apportion.history.records import CLASSIC, Generation
+from apportion.history.records import Generation
+from apportion.model.protocols import CLASSIC
 from apportion.strategy.traits import traits_of
 
 Time = TypeVar("Time", int, tuple[int, int])

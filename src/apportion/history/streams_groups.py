@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from apportion.history.broker_assigned import Body, BrokerAssigned, member_of
-from apportion.history.records import STREAMS, Assigned, Generation, GenerationMember, GroupRecord
+from apportion.history.records import Assigned, Generation, GenerationMember, GroupRecord
+from apportion.model.protocols import STREAMS
 from apportion.wire.coordinator import EpochRecord
 
 ASSIGNOR: Final = "sticky"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from apportion.history import switch_history
-from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import Switch
 from apportion.model.present import topic_shares
+from apportion.model.protocols import CONSUMER
 from apportion.strategy.registry import traits_of_protocol
 from apportion.wire.plan_text import ASSIGNOR
 from apportion.wording import count, percent

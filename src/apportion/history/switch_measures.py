@@ -12,10 +12,11 @@ from apportion.arrays import NOBODY, Ints
 from apportion.errors import UnreadableBytes
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.history.predicted_targets import Score, score
-from apportion.history.records import CONSUMER, GroupRecord
+from apportion.history.records import GroupRecord
 from apportion.model.group import Group
 from apportion.model.plan import Plan
 from apportion.model.present import LEAST_SHARED, topic_shares
+from apportion.model.protocols import CONSUMER
 from apportion.strategy.registry import traits_of_protocol
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import GroupGeneration

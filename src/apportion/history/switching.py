@@ -12,7 +12,6 @@ from dataclasses import replace
 
 from apportion.defaults import PROTOCOLS
 from apportion.history.predicted_targets import Score
-from apportion.history.records import CONSUMER
 from apportion.history.switch_advice import advice, loses, traps
 from apportion.history.switch_history import Recorded, moves
 from apportion.history.switch_measures import (
@@ -27,6 +26,7 @@ from apportion.history.switch_measures import (
 )
 from apportion.model.group import Group
 from apportion.model.measures import measure
+from apportion.model.protocols import CONSUMER
 from apportion.planning import plan
 
 

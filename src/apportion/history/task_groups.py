@@ -21,11 +21,12 @@ from apportion.assignors import Assignor, find, known
 from apportion.errors import BadInput
 from apportion.history.broker_tasks import standbys_of
 from apportion.history.predicted_targets import Score
-from apportion.history.records import STREAMS, Generation, GenerationMember, counts_after
+from apportion.history.records import Generation, GenerationMember, counts_after
 from apportion.history.scenarios import AS_IS, REPLAY, ScenarioResult, sentence
 from apportion.history.steps import Step, follow
 from apportion.model.build import build
 from apportion.model.group import Group, MemberState
+from apportion.model.protocols import STREAMS
 from apportion.planning import plan
 from apportion.strategy.settings import key_of, settings_of
 from apportion.strategy.traits import traits_of

@@ -38,9 +38,11 @@ GroupLike = Group | Mapping[str, Any] | str | bytes | Path
 """What each public call takes as a group: one that was read, group.json as a dict or as text, or the path of a file."""
 
 
-def read_group(given: Mapping[str, Any] | str | bytes | Path) -> Group:
+def read_group(given: Mapping[str, Any] | str | bytes | Path, *, empty: bool = False) -> Group:
     """A group from a dict, from text or from a file, after every field was looked at.
 
+    empty
+        Whether it may have no member.
     Raises
         BadInput, which names the first bad place; Unavailable for a file that cannot be read.
 
@@ -49,12 +51,12 @@ def read_group(given: Mapping[str, Any] | str | bytes | Path) -> Group:
     """
     if isinstance(given, Path):
         with within(str(given)):
-            return read_group(_content(given))
+            return read_group(_content(given), empty=empty)
     if isinstance(given, str) and given.endswith(".json"):
         raise BadInput("group", one_line(given), "JSON text; of a file, its pathlib.Path")
     raw = read_json(given, finite=False) if isinstance(given, str | bytes | bytearray) else given
     raw = dict(raw) if isinstance(raw, Mapping) else raw
-    check_group(raw)
+    check_group(raw, empty)
     group = build(raw)
     _racks_fit(group.racks)
     return group
@@ -79,11 +81,11 @@ def _racks_fit(racks: Racks | None) -> None:
         raise BadInput("topics", size, f"racks x sets at most {MOST_RACK_CELLS:,}")
 
 
-def check_group(raw: Any) -> None:
+def check_group(raw: Any, empty: bool = False) -> None:
     """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
     check_object("", raw, _GROUP, required=("topics", "members"))
     _distinct_ids(raw.get("topic_ids") or {})
-    if not raw["members"]:
+    if not raw["members"] and not empty:
         raise BadInput("members", "no member at all", "at least one")
     _instances(raw["members"])
 

@@ -9,6 +9,10 @@ import numpy as np
 from apportion.arrays import Longs
 
 RESETS: Final = ("latest", "earliest", "none")
+WINDOW_S: Final = 600.0
+"""Seconds over which rates are taken where nobody says."""
+MARKERS_MAX: Final = 2
+"""A lag of so many old messages may be markers of transactions alone."""
 
 
 def lag_of(begin: Longs, end: Longs, committed: Longs, reset: str) -> Longs:

@@ -11,10 +11,11 @@ from apportion.history.cause import CommitCadence, CommitInterval
 from apportion.history.epochs import epoch_rows
 from apportion.history.fold import Present, fold
 from apportion.history.rebalance_rows import Rebalance, rebalances
-from apportion.history.records import CLASSIC, CONSUMER, Generation
+from apportion.history.records import Generation
 from apportion.history.scenarios import sentence
 from apportion.history.stood_still import standstills
 from apportion.history.stored import member_row
+from apportion.model.protocols import CLASSIC, CONSUMER
 
 Row = Mapping[str, Any]
 PRESENT: Final = ("group", "type", "state", "protocol", "generation", "readable", "members")

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from apportion.arrays import Bools, Ints, Longs
 from apportion.history.ends_then import SILENT, last_heard
-from apportion.history.fold import OTHERS
-from apportion.history.lag_time import WINDOW_S
+from apportion.model.lag import WINDOW_S
+from apportion.model.protocols import OTHERS
 from apportion.model.to_names import collector_paused
 from apportion.pipeline import fold_rows, newest_commits
 from apportion.pipeline.columns import (

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from apportion.arrays import UNKNOWN, Bools, Ints, Longs
 from apportion.history import verdicts as rule
 from apportion.history.lag_columns import STATUSES, Known, Lags, lags
-from apportion.history.lag_time import IN_WORDS, WINDOW_S, LagTimes, Samples, lag_times
+from apportion.history.lag_time import IN_WORDS, LagTimes, Samples, lag_times
 from apportion.history.verdicts import WORST
+from apportion.model.lag import WINDOW_S
 from apportion.pipeline.columns import (
     ascending,
     in_order,

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from apportion.arrays import UNKNOWN, Ints, Longs
-from apportion.history.fold import OTHERS
 from apportion.history.shared_plans import Template
 from apportion.history.structure import JOINS, Places, Structure, told_by_ranks
 from apportion.model.lag import lag_of
+from apportion.model.protocols import OTHERS
 from apportion.model.topic_columns import TopicColumns
 from apportion.pipeline.columns import values_of
 

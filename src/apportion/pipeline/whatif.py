@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from apportion.history import rows
 from apportion.history.answer_block import COLUMNS, NOTHING, TEXTS, AnswerBlock, Columns
-from apportion.history.fold import OTHERS, fold
+from apportion.history.fold import fold
 from apportion.history.present import group_json
 from apportion.history.records import Generation
 from apportion.history.scenarios import AS_IS, REPLAY, Outcome, outcomes, sentence
@@ -21,6 +21,7 @@ from apportion.history.steps import TopicEntries
 from apportion.history.stored import group_json_of, present_of
 from apportion.history.structure import Structure
 from apportion.history.task_groups import asks_for_tasks, task_results
+from apportion.model.protocols import OTHERS
 from apportion.model.to_names import collector_paused
 from apportion.pipeline.columns import pieces
 from apportion.pipeline.plan_templates import Batch, Likeness, Pattern

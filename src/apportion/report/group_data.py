@@ -16,9 +16,10 @@ from apportion.model.group import Group
 from apportion.model.measures import measure, rack_misses
 from apportion.model.plan import Plan
 from apportion.model.present import measure_now
-from apportion.report.describing import ShownGroup
-from apportion.report.group_list import Listed, found_by, row_of
-from apportion.sources.described_group import Observed
+from apportion.report.describing import members_data
+from apportion.report.group_list import found_by, row_of
+from apportion.report.roles import roles_data
+from apportion.sighting.judged import Judged
 
 MOST_ROWS: Final = 240
 """Partitions that a heat map shows; movers come first, the page says how many are left out."""
@@ -28,21 +29,20 @@ DRAWN: Final = frozenset({"load_min", "load_max", "load_squares", "load_cost", "
 
 
 def group_data(
-    group: Group,
+    judged: Judged,
     plans: Iterable[Plan],
     *,
-    facts: Mapping[str, Any] | None = None,
+    advice: Sequence[str] = (),
     history: Sequence[Mapping[str, Any]] = (),
     replays: Sequence[Mapping[str, Any]] = (),
+    planned: bool = False,
 ) -> dict[str, Any]:
     """One group of the page.
 
     plans
         What each strategy would do now.
-    facts
-        What else is known: ``state``, ``protocol`` (its strategy), ``kind`` (its protocol), ``generation``,
-        ``verdict``, ``why`` and ``advice`` (sentences); ``listed``, which its row of the list is made of, where
-        that is more than these.
+    advice
+        Sentences on what to do.
     history
         The group's rebalances in order, each with ``generation``, ``at`` (ISO 8601), ``cause``, ``members``
         (a count), ``moved``, ``kept``, ``given``, ``needless``, and ``owners``: (topic, partition) to member label.
@@ -50,32 +50,35 @@ def group_data(
     replays
         The same history under other strategies: ``assignor``, ``moves`` (one a rebalance), ``skew_max`` (most less
         fewest partitions, at worst) and ``skew_max_then``, what it really was.
+    planned
+        Whether the group is drawn as it may become: then nobody judges it, and no member is described.
     """
-    facts_known = dict(facts or {})
-    listed = facts_known.pop("listed", None) or _listed(group, facts_known)
-    past = _history(history)
+    seen, past = judged.sighting, _history(history)
+    group = seen.group
+    judged = replace(judged, evidence=replace(judged.evidence, past=_past(past["rebalances"])))
+    row = {**row_of(judged), **found_by(judged)}
+    present = {"verdict": row["verdict"], "why": row["why"], "diagnosis": row["diagnosis"]}
+    if planned:
+        present = {"verdict": "", "why": [], "diagnosis": {}}
     lag = group.lag if group.offsets is not None else np.zeros(group.P, dtype=np.int64)
     return {
-        "row": {**row_of(replace(listed, past=_past(past["rebalances"]))), **found_by(listed)},
+        "row": row | present,
         "group": group.name,
-        "state": "",
-        "protocol": "",
-        "kind": "",
-        "generation": None,
-        "verdict": "",
-        "why": [],
-        "diagnosis": {},
-        "advice": [],
-        "roles": None,
-        "seats": None,
-        **facts_known,
-        "members": listed.shown.labels_and_hosts[0],
+        "state": seen.state or "",
+        "protocol": seen.assignor or "",
+        "kind": seen.protocol or "",
+        "generation": seen.generation,
+        **present,
+        "advice": list(advice),
+        "roles": None if planned else roles_data(seen.protocol, seen.roles),
+        "seats": None if planned else members_data(seen),
+        "members": seen.labels_and_hosts[0],
         "topics": list(group.topics),
         "topic_of": group.topic_of.tolist(),
         "number": group.number.tolist(),
         "lag": lag.tolist(),
         # What a share group has read stands elsewhere; without a commit nothing tells where reading starts.
-        "lag_known": bool((listed.shown.lag != UNKNOWN).any()),
+        "lag_known": bool((seen.lag != UNKNOWN).any()),
         "owner": group.owner.tolist(),
         "capacity": group.capacity.tolist() if group.has_capacities else None,
         "now": summary("now", group, group.owner, {}),
@@ -83,19 +86,6 @@ def group_data(
         "history": past,
         "replays": [dict(replay) for replay in replays],
     }
-
-
-def told_of(observed: Observed, advice: Sequence[str]) -> dict[str, Any]:
-    """The facts of ``group_data`` that a described group tells, and advice on it."""
-    facts = {"state": observed.state or "", "protocol": observed.protocol or "", "generation": observed.generation}
-    return {**facts, "advice": advice}
-
-
-def _listed(group: Group, facts: Mapping[str, Any]) -> Listed:
-    """What the list says of a group of which there are facts alone."""
-    raw = {"group": group.name}
-    seen = Observed(raw, state=facts.get("state"), protocol=facts.get("protocol"), kind=facts.get("kind"))
-    return Listed(ShownGroup(group, seen), facts.get("verdict", ""), facts.get("why", ()))
 
 
 def _past(rebalances: Sequence[Mapping[str, Any]]) -> tuple[int, int, int] | None:

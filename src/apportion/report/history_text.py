@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from apportion.report.describing import ShownGroup, members
+from apportion.report.describing import members
 from apportion.report.replaying import moment
 from apportion.report.text import Cell, TextTable
-from apportion.report.verdicts import Verdict
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 from apportion.wording import count
 
 LAST: Final = 3
 """Rebalances that are told."""
 
 
-def tables(standing: ShownGroup, rebalances: Sequence[Any]) -> list[TextTable]:
+def tables(standing: Sighting, rebalances: Sequence[Any]) -> list[TextTable]:
     """Members as they stand, and the last rebalances; a group without either has no table for it."""
     present = [members(standing)] if standing.group.M else []
     return [*present, last(rebalances)] if rebalances else present
@@ -35,9 +36,9 @@ def last(rebalances: Sequence[Any]) -> TextTable:
     return TextTable(("GENERATION", "AT", "CAUSE", "#MEMBERS", "MOVED", "NEEDLESS", "KEPT", "GIVEN"), rows, title)
 
 
-def notes(verdict: Verdict, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def notes(judged: Judged, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """What is odd, and in one line what each strategy would have moved over the whole history."""
-    sentences = [f"! {sentence}" for sentence in verdict.why]
+    sentences = [f"! {sentence}" for sentence in judged.why]
     really = next((total["moves_then"] for total in replayed.values()), 0)
     if any(total["moves"] for total in replayed.values()) or really:
         # Evenness first: who leaves all work to one member moves nothing.

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
-
-from apportion.arrays import NOBODY, UNKNOWN
-from apportion.history.lag_time import MARKER, MARKERS_MAX, SHRINKING, Age, LagTime, LagTimes
+from apportion.arrays import NOBODY
+from apportion.history.lag_time import MARKER, SHRINKING, Age, LagTime, LagTimes
 from apportion.history.member_speeds import ENOUGH, Speed
 from apportion.history.time_window import GroupTime
 from apportion.model.group import Group
+from apportion.model.lag import MARKERS_MAX
 from apportion.report.text import Cell, TextTable
 from apportion.wording import count
 
 _TIME = ("LAG", "SECONDS", "TREND", "IN-WORDS", "CATCH-UP-S")
-HOUR_MS: Final = 3_600_000
 
 
 def partitions(group: Group, times: GroupTime) -> TextTable:
@@ -120,38 +118,6 @@ def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[
     never = whole.catch_up_s is None or math.isinf(whole.catch_up_s)
     ends = {} if whole.catch_up_s is None else {"catch_up_s": None if never else round(whole.catch_up_s or 0, 1)}
     return {**ends, "lag_in_time": in_a_sentence(whole), "times": table if rows else None}
-
-
-def pace(whole: LagTime) -> dict[str, float | None]:
-    """What a list of groups says of a group's lag in time; None is unknown.
-
-    ``behind_s`` is the age of the oldest unread message, or the least that it can be; ``trend`` messages a second by
-    which the lag grows; ``catch_up_s`` None with a trend is never.
-    """
-    age, ends = whole.age, whole.catch_up_s
-    # That a message is at least no time old, as after a single look, tells nothing.
-    oldest = age.seconds if age.seconds is not None else age.at_least or None
-    behind = oldest if whole.lag else 0 if whole.lag == 0 else None
-    return {
-        "behind_s": None if behind is None else round(behind, 1),
-        "trend": None if whole.trend is None or math.isnan(whole.trend) else round(whole.trend, 1),
-        "catch_up_s": None if ends is None or math.isinf(ends) else round(ends, 1),
-    }
-
-
-def behind_by_topic(group: Group, times: LagTimes) -> list[int | None]:
-    """Seconds that the oldest unread message of each topic is old, by the rule of ``pace``; None unknown."""
-    with np.errstate(invalid="ignore"):
-        bound = np.where(times.at_least > 0, times.at_least, np.nan)
-    age = np.where(times.lag == 0, 0, np.where(np.isnan(times.seconds), bound, times.seconds))
-    age = np.where((times.lag == UNKNOWN) | np.isnan(age), -1, age)
-    oldest = [age[group.partitions(t)].max(initial=-1) for t in range(len(group.topics))]
-    return [None if age < 0 else round(float(age)) for age in oldest]
-
-
-def in_last_hour(at_ms: Iterable[int], now_ms: float) -> int:
-    """How many of these moments lie in the hour before ``now_ms``."""
-    return sum(now_ms - HOUR_MS < at <= now_ms for at in at_ms)
 
 
 def in_a_sentence(whole: LagTime) -> str:

@@ -14,15 +14,14 @@ from importlib.resources import files
 from typing import Any, Final
 
 from apportion.report.group_data import DRAWN
-from apportion.report.group_list import COLUMNS, declared
+from apportion.report.group_list import declared
 from apportion.report.text import printable
+from apportion.sighting import measures
 
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
 SCRIPTS: Final = ("base.js", "present.js", "past.js", "timeline.js", "switch.js", "live.js", "page.js")
 """One script in seven files, in this order."""
-FIELDS: Final = (*(column.field for column in COLUMNS), "why", "diagnosis", "topics", "who", "switch")
-"""What a row of the list has, in the order in which a packed page has it."""
 IN_ROW: Final = frozenset({"group", "state", "protocol", "kind", "verdict", "why", "diagnosis"})
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
@@ -43,7 +42,14 @@ def render(
     for a live page's to its own server.
     """
     more = {"totals": totals(groups)} if live is None else {"live": live}
-    head = {"version": 2, "title": title, "source": source, "at": at, "list": {**declared(), "fields": FIELDS}, **more}
+    head = {
+        "version": 2,
+        "title": title,
+        "source": source,
+        "at": at,
+        "list": {**declared(), "fields": _fields()},
+        **more,
+    }
     payload = "\n".join([embed(head), *_lines(groups, live is not None)])
     packed = len(payload) > PACK_ABOVE
     if packed and live is None:
@@ -97,6 +103,11 @@ def totals(groups: Sequence[dict[str, Any]]) -> list[list[Any]]:
     ]  # fmt: skip
 
 
+def _fields() -> list[str]:
+    """What a row of the list has, in the order in which a packed page has it."""
+    return [*(measure.field for measure in measures.listed()), "why", "diagnosis", "topics", "who", "switch"]
+
+
 @cache
 def _script() -> str:
     return "\n".join(_asset(name) for name in SCRIPTS)
@@ -116,7 +127,7 @@ def packed_group(group: dict[str, Any]) -> dict[str, Any]:
     partition_of = {name: p for p, name in enumerate(names)}
     return {
         **{name: value for name, value in group.items() if name not in IN_ROW},
-        "row": [row.get(name) for name in FIELDS],
+        "row": [row.get(name) for name in _fields()],
         # Who owns what now stands in the group itself.
         "now": {**now, "owner": None, "measures": {name: n for name, n in now["measures"].items() if name in DRAWN}},
         "plans": {**_columns(plans), "measures": measures},

@@ -4,50 +4,47 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from apportion.comparison import Comparison, advice, every_plan
 from apportion.errors import BadInput
-from apportion.history.fold import OTHERS
 from apportion.history.replay_totals import replay_totals, totals_of
-from apportion.model.build import build
+from apportion.model.protocols import OTHERS
 from apportion.report import switching
-from apportion.report.describing import shown
-from apportion.report.diagnosing import Evidence
-from apportion.report.group_data import group_data, told_of
-from apportion.report.group_list import judged
-from apportion.report.lag_text import behind_by_topic, in_last_hour, pace, page_data
-from apportion.report.oddities import member_labels, own_names
-from apportion.report.roles import roles_data
+from apportion.report.group_data import group_data
+from apportion.report.lag_text import page_data
 from apportion.report.timeline import commits_in_lanes, lag_line, moments, where_they_end
-from apportion.report.verdicts import Verdict, judge
+from apportion.sighting import measures
+from apportion.sighting.diagnosing import Evidence
+from apportion.sighting.judged import Judged
+from apportion.sighting.oddities import own_names
+from apportion.sighting.sighting import Sighting
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
     from apportion.history.replay_totals import Past
     from apportion.history.switch_measures import Switch
     from apportion.history.time_window import AllSeries, GroupTime
-    from apportion.model.group import Group
     from apportion.model.plan import Plan
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 
-def of_observed(observed: Observed, verdict: Verdict | None = None) -> dict[str, Any]:
-    """One group of which only the present is known, unless its verdict rests on more."""
-    group = build(observed.raw)
-    planned = [] if observed.kind in OTHERS else every_plan(group)
-    return group_data(group, planned, facts=facts(observed, group, planned, verdict=verdict))
+def of_present(seen: Sighting | Judged) -> dict[str, Any]:
+    """One group of which only the present is known, unless it was judged by more."""
+    judged = seen if isinstance(seen, Judged) else Judged(seen)
+    sighting = judged.sighting
+    planned = [] if sighting.protocol in OTHERS else every_plan(sighting.group)
+    return group_data(judged, planned, advice=_advice(sighting, planned))
 
 
-def of_plans(observed: Observed, planned: Sequence[Plan]) -> dict[str, Any]:
+def of_plans(sighting: Sighting, planned: Sequence[Plan]) -> dict[str, Any]:
     """One group with these plans of it."""
-    return group_data(observed.group, planned, facts=facts(observed, observed.group, planned))
+    return group_data(Judged(sighting), planned, advice=_advice(sighting, planned))
 
 
 def of_remembered(
-    remembered: GroupHistory, observed: Observed, times: GroupTime | None = None, series: AllSeries | None = None,
+    remembered: GroupHistory, sighting: Sighting, times: GroupTime | None = None, series: AllSeries | None = None,
     now_ms: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """One group with its history, and its lag in time where that is known: commits and log ends are in ``series``.
@@ -55,27 +52,34 @@ def of_remembered(
     now_ms
         When anything of the cluster was last recorded.
     """
-    group = build(observed.raw)
-    drawn = of_group(group, observed, remembered, times=times, now_ms=now_ms)
+    drawn = of_group(Judged(sighting, _evidence(remembered, times, now_ms)), remembered)
     drawn["history"]["lag"] = lag_line(series or {})
-    return drawn if times is None else drawn | page_data(member_labels(group), times.members, times.whole)
+    labels = drawn["members"]
+    return drawn if times is None else drawn | page_data(labels, times.members, times.whole)
 
 
-def of_replay(remembered: GroupHistory, observed: Observed, walked: Mapping[str, Any]) -> dict[str, Any]:
+def of_replay(remembered: GroupHistory, sighting: Sighting, walked: Mapping[str, Any]) -> dict[str, Any]:
     """One group's history beside what one strategy would have moved: ``walked`` is the JSON of ``apportion replay``."""
     settings = "".join(f" {key}={value}" for key, value in walked.get("settings", {}).items())
     replays_of = {walked["assignor"] + settings: totals_of(walked)} if remembered.rebalances else {}
-    group = build(observed.raw)
     return group_data(
-        group, [], facts=facts(observed, group, [], remembered), history=history(remembered),
+        Judged(sighting, _evidence(remembered)),
+        [],
+        history=history(remembered),
         replays=replays(remembered, replays_of),
-    )  # fmt: skip
+    )
 
 
-def with_switch(observed: Observed, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
+def _evidence(remembered: GroupHistory, times: GroupTime | None = None, now_ms: int | None = None) -> Evidence:
+    """What records tell of a group over time."""
+    at = [rebalance.at for rebalance in remembered.rebalances]
+    last_hour = measures.in_last_hour(at, now_ms or max(at)) if at else None
+    return Evidence.of(times, rebalanced_at=at, recorded=True, last_hour=last_hour)
+
+
+def with_switch(sighting: Sighting, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
     """One group with what a switch to the new protocol does to it."""
-    drawn = of_observed(observed) if past is None else of_remembered(past, observed)
-    return switched(drawn, switch)
+    return switched(of_present(sighting) if past is None else of_remembered(past, sighting), switch)
 
 
 def switched(drawn: Mapping[str, Any], switch: Switch) -> dict[str, Any]:
@@ -96,47 +100,23 @@ def switch_data(switch: Switch) -> dict[str, Any]:
     }
 
 
-def of_group(
-    group: Group, observed: Observed, past: Past, names: Mapping[str, str] | None = None,
-    times: GroupTime | None = None, now_ms: int | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """One group with its history, its members called as ``history`` has it; its row tells of lag in time too."""
-    replays_of = replay_totals(past)
-    planned = [] if observed.kind in OTHERS else every_plan(group)
+def of_group(judged: Judged, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """One group with its history, its members called as ``history`` has it."""
+    sighting = judged.sighting
+    planned = [] if sighting.protocol in OTHERS else every_plan(sighting.group)
     drawn = group_data(
-        group, planned, facts=facts(observed, group, planned, past, times, now_ms),
-        history=history(past, names), replays=replays(past, replays_of),
+        judged, planned, advice=_advice(sighting, planned), history=history(past, names),
+        replays=replays(past, replay_totals(past)),
     )  # fmt: skip
     drawn["history"]["commits"] = commits_in_lanes(past, drawn["history"]["rows"])
     return drawn
 
 
-def facts(
-    observed: Observed, group: Group, planned: Sequence[Plan], past: Past | None = None,
-    times: GroupTime | None = None, now_ms: int | None = None, verdict: Verdict | None = None,
-) -> dict[str, Any]:  # fmt: skip
-    """State, strategy, a verdict with its reasons, and which strategy to take, where several were asked."""
-    # What compare says: each strategy once, at its default settings.
+def _advice(sighting: Sighting, planned: Sequence[Plan]) -> list[str]:
+    """Which strategy to take, where several were asked: what compare says, each once, at its default settings."""
     distinct = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
-    compared = Comparison(group, distinct, {}, None, observed.kind, observed.protocol)
-    advised = advice(compared) if len(distinct) > 1 else []
-    seen = shown(observed, group)
-    rebalanced_at = [rebalance.at for rebalance in past.rebalances] if past is not None else []
-    verdict = verdict or judge(seen, Evidence.of(times, rebalanced_at=rebalanced_at, recorded=past is not None))
-    over_time: dict[str, Any] = {} if times is None else pace(times.whole)
-    if rebalanced_at:
-        over_time["last_hour"] = in_last_hour(rebalanced_at, now_ms or max(rebalanced_at))
-    behind = () if times is None else behind_by_topic(group, times.partitions)
-    return {
-        **told_of(observed, advised),
-        "kind": observed.kind or "",
-        "verdict": verdict.word,
-        "why": verdict.why,
-        "diagnosis": verdict.diagnosis.to_dict(),
-        "listed": replace(judged(verdict, over_time), behind=behind),
-        "roles": roles_data(observed.kind, observed.members),
-        "seats": seen.members_data(),
-    }
+    compared = Comparison(sighting.group, distinct, {}, None, sighting.protocol, sighting.assignor)
+    return advice(compared) if len(distinct) > 1 else []
 
 
 def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

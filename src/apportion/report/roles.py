@@ -1,19 +1,16 @@
-"""Tasks of a streams group's members and partitions that a share group's members share, as a table and in sentences."""
+"""Tasks of a streams group's members and partitions that a share group's members share, as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from apportion.history.records import SHARE, STREAMS, GenerationMember
+from apportion.history.records import GenerationMember
+from apportion.model.protocols import SHARE, STREAMS
 from apportion.report.text import Cell, TextTable
 from apportion.wording import partitions_in_words, shorten
 
 NARROW: Final = 40
-PROGRESS: Final = (
-    "A share group: several members may read one partition at a time, so nobody owns it. How far it has read stands in "
-    "__share_group_state, not in __consumer_offsets: kafka-share-groups --describe --offsets tells."
-)
 
 
 def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: bool = False) -> TextTable | None:
@@ -53,36 +50,3 @@ def roles_dict(kind: str | None, members: Sequence[GenerationMember]) -> dict[st
         for m in sorted(members, key=lambda member: (member.process_id or "", member.member_id))
     ]
     return {"roles": [{name: value for name, value in row.items() if value is not None} for row in rows]}
-
-
-def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str]:
-    """What is worth knowing of a share or streams group besides; nothing for groups of other kinds."""
-    if kind == SHARE:
-        waiting = [m for m in members if "target" in m.roles and m.roles.get("shared") != m.roles["target"]]
-        return [PROGRESS, *(_not_there_yet(member) for member in waiting[:3])]
-    if kind != STREAMS or not members:
-        return []
-    lines = []
-    active = [sum(map(len, member.roles.get("active", {}).values())) for member in members]
-    if max(active) - min(active) > 1:
-        lines.append(f"Uneven: members run {min(active):,} to {max(active):,} active tasks each.")
-    alone = _copies_beside_their_task(members)
-    if alone:
-        lines.append(f"A standby beside its own active task keeps nothing safe: {alone[0]} in one process.")
-    return lines
-
-
-def _not_there_yet(member: GenerationMember) -> str:
-    name = member.client_id or member.member_id
-    shared, target = (partitions_in_words(member.roles.get(role, {})) or "nothing" for role in ("shared", "target"))
-    return f"{name} shares {shorten(shared, NARROW)} and is to share {shorten(target, NARROW)}."
-
-
-def _copies_beside_their_task(members: Sequence[GenerationMember]) -> list[str]:
-    """Tasks of which one process has both the active task and a standby, by name."""
-    held: dict[str, dict[str, set[str]]] = {}
-    for member in members:
-        process = held.setdefault(member.process_id or member.member_id, {"active": set(), "standby": set()})
-        for role, tasks in process.items():
-            tasks.update(f"{name}_{p}" for name, ids in member.roles.get(role, {}).items() for p in ids)
-    return sorted(task for process in held.values() for task in process["active"] & process["standby"])

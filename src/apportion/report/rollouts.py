@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,14 +13,13 @@ from apportion.arrays import NOBODY, Ints, ints
 from apportion.model.group import Group
 from apportion.model.plan import Answer
 from apportion.report import task_roles
-from apportion.report.group_data import MOST_ROWS, group_data, summary, told_of
-from apportion.report.oddities import own_names
+from apportion.report.group_data import MOST_ROWS, group_data, summary
 from apportion.report.text import Cell, TextTable, span
 from apportion.rollouts import Stage, Times, begins_and_ends, identities, owners, places_in, total_sentence
+from apportion.sighting.judged import Judged
+from apportion.sighting.oddities import own_names
+from apportion.sighting.sighting import Sighting
 from apportion.wording import count, partitions_in_words, shorten, some_of
-
-if TYPE_CHECKING:
-    from apportion.sources.described_group import Observed
 
 
 def as_shown(stage: Stage) -> Stage:
@@ -99,21 +98,24 @@ def _as_others(stage: Stage) -> str:
     return f", as {same:,} of {count(len(before), 'member')} {'does' if same == 1 else 'do'} (--like MEMBER chooses)"
 
 
-def page_data(observed: Observed, before: Group, stages: Sequence[Stage], times: Times) -> dict[str, Any]:
+def page_data(sighting: Sighting, before: Group, stages: Sequence[Stage], times: Times) -> dict[str, Any]:
     """The group as the page draws it, the rollout in the place of a history: partitions against stages.
 
     Members and partitions are those of the end; who owned what before is shown as far as they are still there.
     """
     not_yet = "The rebalances below have not happened: they are what the rollout would bring."
-    facts = told_of(observed, [total_sentence(stages), *_who_reads_on(stages), not_yet])
+    advice = [total_sentence(stages), *_who_reads_on(stages), not_yet]
     if not stages:
-        return group_data(before, [], facts=facts)
+        return group_data(Judged(replace(sighting, group=before)), [], advice=advice, planned=True)
     after = stages[-1].plan.group
     at = {identity: m for m, identity in enumerate(identities(after))}
     held = owners(before, before.owner)
     present = ints([at.get(held.get(after.name_of(p), ""), NOBODY) for p in range(after.P)])
     shown = _most_stopped(stages, after)
-    drawn = group_data(after, [stages[-1].plan], facts=facts, history=_moments(before, stages, times, shown))
+    drawn = group_data(
+        Judged(replace(sighting, group=after)), [stages[-1].plan], advice=advice, planned=True,
+        history=_moments(before, stages, times, shown),
+    )  # fmt: skip
     past = drawn["history"]
     past |= {"planned": True, "left_out": after.P - len(past["rows"])}
     row_of = {name: i for i, name in enumerate(past["rows"])}

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from apportion.arrays import NOBODY, ints
 from apportion.model.build import build
 from apportion.model.group_json import group_to_dict
-from apportion.report.group_data import group_data, summary, told_of
+from apportion.report.group_data import group_data, summary
 from apportion.report.text import Cell, TextTable
+from apportion.sighting.judged import Judged
+from apportion.sighting.sighting import Sighting
 from apportion.sizing.frontier_point import number
 from apportion.sizing.size import Sizing
 from apportion.wording import count
-
-if TYPE_CHECKING:
-    from apportion.sources.described_group import Observed
 
 
 def table(sizing: Sizing, *, marks: bool = True) -> TextTable:
@@ -39,7 +39,7 @@ def table(sizing: Sizing, *, marks: bool = True) -> TextTable:
     return TextTable(tuple(columns), rows, title + f"{_short(sizing.capacity)} a member", frozenset(extra))
 
 
-def page_data(observed: Observed, sizing: Sizing, how: Sequence[str] = ()) -> dict[str, Any]:
+def page_data(sighting: Sighting, sizing: Sizing, how: Sequence[str] = ()) -> dict[str, Any]:
     """The group as the page draws it, with each plan of the frontier where a strategy's plan stands elsewhere.
 
     how
@@ -56,8 +56,8 @@ def page_data(observed: Observed, sizing: Sizing, how: Sequence[str] = ()) -> di
         name = count(sized.members, "member") + (", advised" if i == sizing.chosen else "")
         measures = {**sized.plan.measures, "moves": sized.moves}
         plans.append(summary(name, group, position[sized.owner], sized.plan.proof, measures))
-    facts = told_of(observed, [*sizing.sentences, *how])
-    return {**group_data(group, [], facts=facts), "plans": plans}
+    judged = Judged(replace(sighting, group=group))
+    return {**group_data(judged, [], advice=[*sizing.sentences, *how], planned=True), "plans": plans}
 
 
 def _short(value: float) -> int | float:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from apportion.arrays import Ints
-from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import ALREADY, CAN, STAY, Switch
 from apportion.model.measures import loads
+from apportion.model.protocols import CONSUMER
 from apportion.report.text import Cell, TextTable, span
 from apportion.strategy.registry import brokers
 from apportion.wording import count, percent

@@ -9,10 +9,11 @@ from typing import Final
 
 from apportion.arrays import NOBODY
 from apportion.model.measures import lag_held, loads
-from apportion.report.describing import ShownGroup
-from apportion.report.oddities import member_labels
+from apportion.report.describing import heading
 from apportion.report.text import cell_width, cut, printable
-from apportion.report.verdicts import judge
+from apportion.sighting.judged import Judged
+from apportion.sighting.oddities import member_labels
+from apportion.sighting.sighting import Sighting
 from apportion.wording import count, some_of
 
 BAR: Final = 30
@@ -24,12 +25,12 @@ Owners = dict[tuple[str, int], str]
 class View:
     """What was seen last, and what changed until then."""
 
-    standing: ShownGroup | None = None
+    standing: Sighting | None = None
     at: float = 0.0
     lag_before: int | None = None
     changes: list[str] = field(default_factory=list)
 
-    def take(self, standing: ShownGroup, at: float) -> None:
+    def take(self, standing: Sighting, at: float) -> None:
         """One more look, at that moment (seconds since 1970)."""
         if self.standing is not None:
             change = difference(self.standing, standing)
@@ -43,10 +44,10 @@ class View:
         """The picture, at most so many places wide and lines high."""
         if self.standing is None:
             return ""
-        lines = [f"{_clock(self.at)} UTC  {self.standing.heading}{self._trend()}", "", *bars(self.standing, width)]
+        lines = [f"{_clock(self.at)} UTC  {heading(self.standing)}{self._trend()}", "", *bars(self.standing, width)]
         odd = [
             line
-            for sentence in judge(self.standing).why
+            for sentence in Judged(self.standing).why
             for line in wrap(printable(f"! {sentence}"), width, subsequent_indent="  ")
         ]
         lines += ["", *odd] if odd else []
@@ -62,7 +63,7 @@ class View:
         return f" ({now - self.lag_before:+,})"
 
 
-def bars(standing: ShownGroup, width: int) -> list[str]:
+def bars(standing: Sighting, width: int) -> list[str]:
     """A line a member: its lag as a bar against the heaviest, its partitions."""
     group = standing.group
     if not group.M:
@@ -81,7 +82,7 @@ def bars(standing: ShownGroup, width: int) -> list[str]:
     return lines
 
 
-def difference(before: ShownGroup, now: ShownGroup) -> str:
+def difference(before: Sighting, now: Sighting) -> str:
     """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
     changes = []
     joined = _labels(now, set(now.group.members) - set(before.group.members))
@@ -97,18 +98,18 @@ def difference(before: ShownGroup, now: ShownGroup) -> str:
     for n, change in ((moved, "moved"), (given, "given"), (lost, "without an owner now")):
         if n:
             changes.append(f"{count(n, 'partition')} {change}")
-    if before.seen.state != now.seen.state:
-        changes.append(f"{before.seen.state} -> {now.seen.state}")
+    if before.state != now.state:
+        changes.append(f"{before.state} -> {now.state}")
     return "; ".join(changes)
 
 
-def _owners(standing: ShownGroup) -> Owners:
+def _owners(standing: Sighting) -> Owners:
     group = standing.group
     names = [instance or member for instance, member in zip(group.instance_ids, group.members, strict=True)]
     return {group.name_of(p): names[m] for p, m in enumerate(group.owner.tolist()) if m != NOBODY}
 
 
-def _labels(standing: ShownGroup, members: set[str]) -> list[str]:
+def _labels(standing: Sighting, members: set[str]) -> list[str]:
     group = standing.group
     return sorted(member_labels(group, [m for m, member in enumerate(group.members) if member in members]))
 

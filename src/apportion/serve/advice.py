@@ -19,8 +19,9 @@ import numpy as np
 
 from apportion.arrays import UNKNOWN
 from apportion.errors import ApportionError
-from apportion.history.lag_time import WINDOW_S, rates
+from apportion.history.lag_time import rates
 from apportion.model.group import Group, Offsets
+from apportion.model.lag import WINDOW_S
 from apportion.model.measures import loads
 from apportion.serve.end_times import AllEnds
 from apportion.serve.faults import Faults

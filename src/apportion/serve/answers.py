@@ -9,18 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from apportion.comparison import compare
 from apportion.errors import ApportionError
-from apportion.history.fold import OTHERS
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
+from apportion.model.protocols import OTHERS
 from apportion.report import lag_text, page, page_groups
-from apportion.report.group_list import COLUMNS, Listed, found_by, row_of
-from apportion.report.oddities import WARN, member_labels
+from apportion.report.group_list import found_by, row_of
 from apportion.serve.collector import Collector
 from apportion.serve.end_times import SAMPLES
 from apportion.serve.exposition import EMPTY, Rendered
@@ -30,12 +28,12 @@ from apportion.serve.names import shown_ids
 from apportion.serve.own_metrics import OwnMetrics
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.switched import Switches
+from apportion.sighting import measures
+from apportion.sighting.oddities import WARN, member_labels
 
 Summaries = Mapping[str, dict[str, Any]]
 """Group to its row of the page's list."""
 log = logging.getLogger("apportion.serve")
-SEEN: Final = ("state", "protocol", "kind", "coordinator", "generation")
-"""Fields of ``Observed`` that the API gives of a group."""
 KEPT_PLANS: Final = 64
 """Groups whose drawn plans are kept, the last asked for."""
 MOST_WHY: Final = 6
@@ -55,7 +53,6 @@ class Answers:
         self.collector, self.settings = collector, collector.settings
         self.rendered: Rendered = EMPTY
         self.summaries: Summaries = {}
-        self._kept: dict[str, tuple[tuple[Any, ...], Listed]] = {}
         self._lags: dict[str, tuple[int | None, ...]] = {}
         self.snapshot = collector.snapshot
         self._connections: Callable[[], int] = int
@@ -90,7 +87,6 @@ class Answers:
             name: faults.guard(name, "row", partial(self._summary, name, state)) or self._without_row(name, state)
             for name, state in sorted(snapshot.groups.items())
         }
-        self._kept = {name: kept for name, kept in self._kept.items() if name in summaries}
         rendered = self._renderer.render(snapshot, time.time())
         with self._lock:
             before, self.rendered = self.rendered, rendered
@@ -103,20 +99,15 @@ class Answers:
             log.warning("%s", self._beyond())
 
     def _summary(self, name: str, state: GroupState) -> dict[str, Any]:
-        """A group's row, worked out again where something of it has changed."""
-        # The shown group is the same object from round to round as long as nothing changes.
-        made_of = (state.shown, state.sentences, state.gone, state.past, state.past.version)
-        cached = self._kept.get(name)
-        if cached is None or cached[0][0] is not state.shown or cached[0][1:] != made_of[1:]:
-            cached = self._kept[name] = (made_of, listed(state))
+        """A group's row; the same object where nothing of it has changed."""
+        row = {**row_of(state), "why": state.why[:MOST_WHY], **found_by(state, MOST_TOPICS, MOST_MEMBERS)}
         before = self.summaries.get(name)
-        row = row_now(cached[1], state)
         return before if before == row else row
 
     def _without_row(self, name: str, state: GroupState) -> dict[str, Any]:
         """The row of a group of which even that breaks: its name, and why."""
-        row: dict[str, Any] = {column.field: "" if column.text else None for column in COLUMNS}
-        why = [*state.sentences, *self.collector.faults.sentences(name)]
+        row: dict[str, Any] = {measure.field: "" if measure.letters else None for measure in measures.listed()}
+        why = [*state.noted, *self.collector.faults.sentences(name)]
         return {**row, "group": name, "verdict": WARN, "why": why, "topics": [], "who": []}
 
     def _beyond(self) -> str:
@@ -196,17 +187,14 @@ class Answers:
     def drawn(self, state: GroupState) -> dict[str, Any]:
         """A group as the report's page draws it."""
         names = None if self.settings.personal else history_names(state)
-        page_data = page_groups.of_group(state.group, state.observed, state.past.frozen(), names)
+        page_data = page_groups.of_group(state, state.past.frozen(), names)
         del page_data["row"]  # the page has it already
         page_data["history"]["lag"] = whole_line(state, self.snapshot.ends)
         members = of_readers(state.times, state.group.owner, state.group.M)
         more = lag_text.page_data(member_labels(state.group), members, state.whole)
         if state.advised_members is not None:
             more["advised_members"] = state.advised_members
-        more |= lines(state, self.snapshot.ends)
-        judged = state.judged
-        more |= {"verdict": judged.word, "why": judged.why, "diagnosis": judged.diagnosis.to_dict()}
-        return {**page_data, **more, **self._switches.drawn(state)}
+        return {**page_data, **more, **lines(state, self.snapshot.ends), **self._switches.drawn(state)}
 
     # -- API --------------------------------------------------------------------------------------------------------
 
@@ -227,17 +215,19 @@ class Answers:
             return None
         plans: list[dict[str, Any]] = []
         best: Mapping[str, str] = {}
-        if state.group.M and state.shown.seen.kind not in OTHERS:
+        if state.group.M and state.sighting.protocol not in OTHERS:
             with suppress(ApportionError):
                 comparison = compare(state.group)
                 plans, best = [plan.to_dict() for plan in comparison.plans], comparison.best
-        seen = state.shown.seen
-        facts = {name: value for name in SEEN if (value := getattr(seen, name)) is not None}
-        about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, **state.judged.to_dict()}
+        seen = state.sighting
+        facts = {"state": seen.state, "protocol": seen.assignor, "kind": seen.protocol, "coordinator": seen.coordinator,
+                 "generation": seen.generation}  # fmt: skip
+        facts = {name: value for name, value in facts.items() if value is not None}
+        about = {"unknown_since": _moment(state.unknown_since), "gone": state.gone, **state.to_dict()}
         switch = self._switches.answer(state)
         switched = {} if switch is None else {"switch": switch.to_dict()}
         return to_json({
-            **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.judged.odd,
+            **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.odd,
             "plans": plans, "best": best, **switched,
         })  # fmt: skip
 
@@ -255,28 +245,6 @@ class Answers:
         snapshot = self.snapshot
         well = not snapshot.trouble and snapshot.number > 0
         return well, b"ready\n" if well else f"not ready: {snapshot.trouble}\n".encode()
-
-
-def listed(state: GroupState) -> Listed:
-    """What a group's row is made of while nothing of the group changes."""
-    rows = list(state.past.rebalances)
-    past = len(rows), sum(row.moved for row in rows), sum(row.needless or 0 for row in rows)
-    return Listed(state.shown, "", (), past=past, gone=state.gone)
-
-
-def row_now(listed: Listed, state: GroupState) -> dict[str, Any]:
-    """A group's row, with what changes though nothing of the group does: its lag in time, and how long ago things were.
-
-    What readers look for besides is beside it.
-    """
-    last_hour = lag_text.in_last_hour((row.at for row in state.past.rebalances), state.seen * 1000)
-    behind = lag_text.behind_by_topic(state.group, state.times)
-    judged = state.judged
-    now = replace(
-        listed, verdict=judged.word, why=judged.why[:MOST_WHY], diagnosis=judged.diagnosis.to_dict(),
-        pace={**lag_text.pace(state.whole), "last_hour": last_hour}, behind=behind,
-    )  # fmt: skip
-    return {**row_of(now), **found_by(now, MOST_TOPICS, MOST_MEMBERS)}
 
 
 def history_names(state: GroupState) -> dict[str, str]:

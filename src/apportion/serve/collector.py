@@ -38,7 +38,7 @@ from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.tails import Tails
 from apportion.sources.cluster import Cluster, connect
-from apportion.sources.cluster_round import Entries, Round, entries_of, look
+from apportion.sources.cluster_round import Round, look
 from apportion.sources.config import Connection
 from apportion.sources.log_tails import Place, Tail, tails
 from apportion.sources.offsets_tail import OffsetsTail, TailRecord
@@ -196,15 +196,14 @@ class Collector:
             self._shaken = seen.at
         self._leaders = seen.leaders or self._leaders
         renewed_topics = self._sample(seen)
-        entries = entries_of(seen.topics)
         following = self._tail is not None and not self._tail.trouble
         groups: dict[str, GroupState] = {}
         pasts: dict[str, GroupPast] = {}
         for name in sorted(seen.groups):
             pasts[name] = self._past(name)
-            self.faults.guard(name, "past", partial(self._describe, seen, entries, following, name))
+            self.faults.guard(name, "past", partial(self._describe, seen, following, name))
         all_ends = AllEnds(self._ends)
-        groups.update(self._states(seen, pasts, entries, all_ends, renewed_topics))
+        groups.update(self._states(seen, pasts, all_ends, renewed_topics))
         for name, old in self.snapshot.groups.items():
             if name in groups:
                 continue
@@ -225,13 +224,13 @@ class Collector:
         self.faults.keep(groups)
         return groups
 
-    def _describe(self, seen: Round, entries: Entries, following: bool, name: str) -> None:
+    def _describe(self, seen: Round, following: bool, name: str) -> None:
         """Add a group's description to what is remembered of it."""
-        facts = seen.groups[name].description
+        facts = seen.groups[name].facts
         with self._lock:
             past = self._past(name)
             past.describe(facts, int(seen.at * 1000), following)
-            past.topics = {topic: entries.of_topic[topic] for topic in facts["wanted"] if topic in entries.of_topic}
+            past.topics = {topic: seen.topics[topic].entries for topic in facts["wanted"] if topic in seen.topics}
 
     def _ask_tails(self, places: Mapping[Place, int]) -> Mapping[Place, Tail]:
         """Look at logs' ends; what cannot be told is told as what it may be."""
@@ -242,12 +241,12 @@ class Collector:
             return {}
 
     def _states(
-        self, seen: Round, pasts: Mapping[str, GroupPast], entries: Entries, ends: AllEnds,
+        self, seen: Round, pasts: Mapping[str, GroupPast], ends: AllEnds,
         renewed_topics: Mapping[str, str],
     ) -> Iterator[tuple[str, GroupState]]:  # fmt: skip
         """Every group that was just seen; one of which something breaks as it was last seen, with the reason."""
         olds = {name: self.snapshot.groups.get(name) for name in pasts}
-        looked = {name: each for name in pasts if (each := self._looked_at(name, seen, entries, olds[name]))}
+        looked = {name: each for name in pasts if (each := self._looked_at(name, seen, olds[name]))}
         times = self._times({name: (built.group, commits, built.read.message)
                              for name, (built, commits) in looked.items()}, ends, seen.at)  # fmt: skip
         for name, past in pasts.items():
@@ -265,14 +264,12 @@ class Collector:
                 )
             yield name, state
 
-    def _looked_at(
-        self, name: str, seen: Round, entries: Entries, old: GroupState | None
-    ) -> tuple[RoundGroup, Commits] | None:
+    def _looked_at(self, name: str, seen: Round, old: GroupState | None) -> tuple[RoundGroup, Commits] | None:
         """A group of the round as arrays, and what it had committed at the last rounds; None if that breaks."""
 
         def work() -> tuple[RoundGroup, Commits]:
             stale = self._stale.get(name, NO_COMMITS)
-            built = group_with_offsets(seen.groups[name], entries, old, self._tails, stale)
+            built = group_with_offsets(seen.groups[name], seen.topics, old, self._tails, stale)
             return built, commits_then(built.group, seen.at, old)
 
         return self.faults.guard(name, "group", work)
@@ -300,10 +297,10 @@ class Collector:
         if looked is None or times is None:
             return None
         built, commits = looked
-        sentences = [renewed_topics[topic] for topic in built.group.topics if topic in renewed_topics]
-        sentences += self.faults.sentences(past.name)
+        noted = [renewed_topics[topic] for topic in built.group.topics if topic in renewed_topics]
+        noted += self.faults.sentences(past.name)
         return group_state(
-            seen.groups[past.name], built, seen.at, past, old, times, commits, self.settings, tuple(sentences),
+            seen.groups[past.name], built, seen.topics, seen.at, past, old, times, commits, self.settings, tuple(noted),
             self.faults,
         )  # fmt: skip
 

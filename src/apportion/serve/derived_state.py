@@ -16,44 +16,41 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Longs
-from apportion.history.fold import OTHERS
-from apportion.history.lag_time import WINDOW_S, Age, LagTime, LagTimes, Samples, lag_times, of_groups
+from apportion.history.lag_time import Age, LagTime, LagTimes, Samples, lag_times, of_groups
 from apportion.history.rebalance_rows import fairest
 from apportion.history.time_window import unread_of
 from apportion.model.build import build
-from apportion.model.group import Group, Offsets
+from apportion.model.group import Group
+from apportion.model.lag import WINDOW_S
 from apportion.model.measures import measure
-from apportion.report.describing import ShownGroup
+from apportion.model.protocols import CLASSIC, OTHERS
 from apportion.serve.end_times import AllEnds, Commits
 from apportion.serve.faults import Faults
-from apportion.serve.names import nameless, nameless_seats, nameless_text, shown_ids
+from apportion.serve.names import nameless, nameless_sighting, shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.pauses import Pauses
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import Distance, GroupState
 from apportion.serve.tails import ReadUpTo, Tails
+from apportion.sighting.sighting import Sighting
 from apportion.sources import live
-from apportion.sources.cluster_round import DescribedGroup, Entries, TopicLog, held_back
-from apportion.sources.described_group import Observed
+from apportion.sources.cluster_round import DescribedGroup, TopicLog
 
 NO_COMMITS: Final[Mapping[tuple[str, int], int]] = MappingProxyType({})
 SIDES: Final = ("begin", "end", "committed", "lag")
 
 
 class RoundGroup(NamedTuple):
-    """A group of a round: as arrays, what it was made of, its members' shown ids, up to where nothing is unread, and
-    the last stable offsets where transactions are open.
-    """
+    """A group of a round: as arrays, what it was made of, its members' shown ids, up to where nothing is unread."""
 
     group: Group
     key: Any
     ids: Mapping[str, str]
     read: ReadUpTo
-    stable: Mapping[tuple[str, int], int] = MappingProxyType({})
 
 
 def group_with_offsets(
-    described: DescribedGroup, entries: Entries, old: GroupState | None, tails: Tails | None = None,
+    described: DescribedGroup, logs: Mapping[str, TopicLog], old: GroupState | None, tails: Tails | None = None,
     stale: Mapping[tuple[str, int], int] = NO_COMMITS,
 ) -> RoundGroup:  # fmt: skip
     """The group as arrays.
@@ -65,65 +62,38 @@ def group_with_offsets(
     stale
         Commits on topics that were made anew since: their lag is not known.
     """
-    topics = tuple(sorted(described.topics))
-    logs = [entries.logs.get(topic) for topic in topics]
-    shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in logs)
-    key = (described.description["members"], topics, shapes, frozenset(described.committed))
+    topics, committed = tuple(sorted(described.topics)), described.committed
+    known = [logs.get(topic) for topic in topics]
+    shapes = tuple((log.topic_id, log.number.tobytes(), log.racks) if log is not None else None for log in known)
+    key = (described.facts["members"], topics, shapes, frozenset(committed))
     if old is not None and old.key is not None and old.key[0] == key and not old.gone:
         # The same object again, so that whoever compares it later is done at once.
-        key, real, ids = old.key
+        key, shape, ids = old.key
     else:
-        observed = live.observed_group(
-            described.name, described.description, described.committed, entries.by_number, entries.ids
-        )
-        real, ids = build(observed.raw), shown_ids(described.description["members"])
-    current = {pair: offset for pair, offset in described.committed.items() if stale.get(pair) != offset}
-    group = real.with_offsets(_offsets(real, described.committed, entries.logs))
-    if len(current) < len(described.committed):
-        group = _without_ends(group, current)
+        shape, ids = live.shape_of(described, logs), shown_ids(described.facts["members"])
+    offsets = live.offsets_of(shape, committed, logs)
+    if any(stale.get(place) == offset for place, offset in committed.items()):
+        foreign = np.array([committed.get(place := shape.name_of(p), -2) == stale.get(place) for p in range(shape.P)])
+        begin, end = (np.where(foreign, UNKNOWN, side) for side in (offsets.begin, offsets.end))
+        offsets = replace(offsets, begin=begin, end=end)
+    group = shape.with_offsets(offsets)
     read = ReadUpTo.of_commits(group) if tails is None else tails.of(group)
-    if read.looked.any() and group.offsets is not None:
-        offsets = group.offsets
-        lag = read.lag(offsets.committed, offsets.begin, offsets.end)
-        group = group.with_offsets(replace(offsets, lag=lag))
-    return RoundGroup(group, key, ids, read, held_back(described, entries.logs))
-
-
-def _without_ends(group: Group, current: Mapping[tuple[str, int], int]) -> Group:
-    """The group without the log ends of commits that are of another topic of the same name."""
-    assert group.offsets is not None  # noqa: S101 - it was just given some
-    of_now = np.array([group.name_of(p) in current for p in range(group.P)], dtype=np.bool_)
-    foreign = (group.offsets.committed != UNKNOWN) & ~of_now
-    begin, end = (np.where(foreign, UNKNOWN, side) for side in (group.offsets.begin, group.offsets.end))
-    return group.with_offsets(replace(group.offsets, begin=begin, end=end))
-
-
-def _offsets(group: Group, committed: Mapping[tuple[str, int], int], logs: Mapping[str, TopicLog]) -> Offsets:
-    begin, end = (np.full(group.P, UNKNOWN, dtype=np.int64) for _ in range(2))
-    commits = np.full(group.P, UNKNOWN, dtype=np.int64)
-    number = group.number.tolist()
-    for t, topic in enumerate(group.topics):
-        mine = group.partitions(t)
-        log = logs.get(topic)
-        if log is not None:
-            rows = np.searchsorted(log.number, group.number[mine])
-            rows = np.minimum(rows, len(log.number) - 1)
-            known = log.number[rows] == group.number[mine]
-            begin[mine], end[mine] = np.where(known, log.begin[rows], UNKNOWN), np.where(known, log.end[rows], UNKNOWN)
-        commits[mine] = [committed.get((topic, p), UNKNOWN) for p in number[mine]]
-    return Offsets(begin, end, commits, np.full(group.P, UNKNOWN, dtype=np.int64))
+    if read.looked.any():
+        group = group.with_offsets(replace(offsets, lag=read.lag(offsets.committed, offsets.begin, offsets.end)))
+    return RoundGroup(group, key, ids, read)
 
 
 def group_state(
     described: DescribedGroup,
     built: RoundGroup,
+    logs: Mapping[str, TopicLog],
     at: float,
     past: GroupPast,
     old: GroupState | None,
     times: tuple[LagTimes, LagTime],
     commits: Commits,
     settings: ServerSettings,
-    sentences: tuple[str, ...],
+    noted: tuple[str, ...],
     faults: Faults | None = None,
 ) -> GroupState:
     """One group as it was just seen.
@@ -132,31 +102,23 @@ def group_state(
         Where it says what of it cannot be worked out.
     """
     faults = Faults() if faults is None else faults
-    group, key, ids, read, _ = built
-    description = described.description
-    spoken = [text if settings.personal else nameless_text(text, ids) for text in description["sentences"]]
-    facts = {name: description[name] for name in ("state", "protocol", "kind", "generation")}
-    if facts["generation"] is None and past.generations and description["kind"] == "classic":
-        facts["generation"] = past.read_generation
-    seats, carriers = description.get("seats", ()), description.get("assigned_data")
-    names: Mapping[str, str] = {} if settings.personal else ids
-    same = old is not None and old.key is not None and old.key[0] == key
-    seats = seats if settings.personal else nameless_seats(seats, ids)
-    under = description.get("governed")
-    seen = Observed(
-        {"group": group.name}, **facts, coordinator=described.coordinator, sentences=spoken, members=seats,
-        governed=under, stable=built.stable,
-    )  # fmt: skip
-    shown = ShownGroup(_shown_group(group, ids, old if same else None, settings), seen)
+    group, key, ids, read = built
+    same = old if old is not None and old.key is not None and old.key[0] == key else None
+    shown = _shown_group(group, ids, same, settings)
+    sighting = live.seen_with(described, shown, logs)
+    if sighting.generation is None and past.generations and sighting.protocol == CLASSIC:
+        sighting = replace(sighting, generation=past.read_generation)
+    if not settings.personal:
+        sighting = nameless_sighting(sighting, ids)
     # How fair it is, a consumer's strategy cannot tell of tasks that move whole, nor of what is shared.
-    judged = description["kind"] not in OTHERS
-    far, concentrated = (old.distance, old.concentration) if same and old is not None else (None, None)
-    if not same or faults.sentences(group.name):
+    judged = sighting.protocol not in OTHERS
+    far, concentrated = (None, None) if same is None else (same.distance, same.concentration)
+    if same is None or faults.sentences(group.name):
         far = faults.guard(group.name, "distance to the fairest sharing", partial(distance, group)) if judged else None
         concentrated = faults.guard(group.name, "concentration", partial(concentration, group))
     return GroupState(
         # The same object where all is as before: what was worked out of it holds.
-        shown=old.shown if same and old is not None and _as_before(old.shown, shown) else shown,
+        sighting=same.sighting if same is not None and _as_before(same.sighting, sighting) else sighting,
         times=times[0],
         whole=times[1],
         seen=at,
@@ -164,12 +126,10 @@ def group_state(
         distance=far,
         concentration=concentrated,
         key=(key, group, ids),
-        sentences=sentences,
+        noted=noted,
         commits=commits,
         pauses=pauses_then(group, times[0], at, old),
-        assigned_data=None if carriers is None else tuple(names.get(member, member) for member in carriers),
         read=read,
-        plan=(under.published_s, len(under.differs)) if under else None,
         source=settings.source,
         manned=group if group.M else old.manned if old is not None else None,
     )
@@ -188,12 +148,12 @@ def _shown_group(group: Group, ids: Mapping[str, str], same: GroupState | None, 
     return nameless(group, ids)
 
 
-def _as_before(old: ShownGroup, new: ShownGroup) -> bool:
+def _as_before(old: Sighting, new: Sighting) -> bool:
     """Whether nothing has changed of a group with the same members and partitions."""
     before, after = old.group.offsets, new.group.offsets
-    if before is None or after is None:
+    if before is None or after is None or replace(new, group=old.group) != old:
         return False
-    return all(np.array_equal(getattr(before, side), getattr(after, side)) for side in SIDES) and old.seen == new.seen
+    return all(np.array_equal(getattr(before, side), getattr(after, side)) for side in SIDES)
 
 
 def renewed(name: str, past: GroupPast, at: float) -> GroupState:
@@ -202,7 +162,7 @@ def renewed(name: str, past: GroupPast, at: float) -> GroupState:
     no_floats, no_longs = np.empty(0), np.empty(0, dtype=np.int64)
     times = LagTimes(no_floats, no_floats, no_floats, no_longs, no_longs, no_floats, no_floats, no_floats)
     unknown = LagTime(Age(None, None, None))
-    return GroupState(ShownGroup(empty, Observed({"group": name})), times, unknown, at, past)
+    return GroupState(sighting=Sighting(empty), times=times, whole=unknown, seen=at, past=past)
 
 
 ROWS_AT_ONCE: Final = 2_500

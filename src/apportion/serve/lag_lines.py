@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import NOBODY, UNKNOWN, Floats, Longs
-from apportion.report.oddities import member_labels
 from apportion.serve.end_times import SAMPLES, EndTimes
 from apportion.serve.snapshot import GroupState
+from apportion.sighting.oddities import member_labels
 
 MOST_LINES: Final = 40
 """Members, and partitions, that have a line: those with most to read."""

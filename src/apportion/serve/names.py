@@ -5,12 +5,12 @@ The order of members stays as it is, so that plans stay what they are; only what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from apportion.history.records import GenerationMember
 from apportion.model.group import Group
+from apportion.sighting.sighting import Sighting
 
 
 def shown_ids(members: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -43,11 +43,17 @@ def nameless(group: Group, ids: Mapping[str, str]) -> Group:
     return replace(group, members=members, client_ids=nobody, hosts=nobody)
 
 
-def nameless_seats(seats: Iterable[GenerationMember], ids: Mapping[str, str]) -> tuple[GenerationMember, ...]:
-    """Members of a share or streams group likewise."""
-    return tuple(
-        replace(seat, member_id=ids.get(seat.member_id, seat.member_id), client_id=None, host=None) for seat in seats
-    )
+def nameless_sighting(sighting: Sighting, ids: Mapping[str, str]) -> Sighting:
+    """What was seen with a group likewise: members with roles, and sentences that may name a member by its id."""
+    roles = [
+        replace(role, member_id=ids.get(role.member_id, role.member_id), client_id=None, host=None)
+        for role in sighting.roles
+    ]
+    carriers = sighting.assigned_data
+    return replace(
+        sighting, roles=roles, notes=[nameless_text(note, ids) for note in sighting.notes],
+        assigned_data=None if carriers is None else [ids.get(member, member) for member in carriers],
+    )  # fmt: skip
 
 
 def nameless_text(text: str, ids: Mapping[str, str]) -> str:

@@ -17,45 +17,15 @@ from typing import Any, Final
 from apportion.arrays import UNKNOWN
 from apportion.errors import BadInput, MissingExtra
 from apportion.serve.collector import Collector
-from apportion.serve.metrics import BY_NAME
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState
+from apportion.sighting.measures import MEASURES, Measure
 
 log = logging.getLogger("apportion.serve")
 
 Attributes = dict[str, str | int]
 Point = tuple[float, Attributes]
 _HTTP: Final = re.compile(r"https?://[^/\s][!-~]*", re.ASCII)
-NAMES: Final = {
-    "kafka.consumer_group.lag": ("1", "Messages still to read of a partition"),
-    "kafka.consumer_group.lag_sum": ("1", "Messages still to read of a topic"),
-    "kafka.consumer_group.offset": ("1", "Committed offset of a partition"),
-    "kafka.consumer_group.offset_sum": ("1", "Committed offsets of a topic, summed"),
-    "kafka.consumer_group.members": ("{members}", "Members of a group"),
-    "kafka.partition.current_offset": ("1", "Log end offset"),
-    "kafka.partition.oldest_offset": ("1", "Log start offset"),
-    "kafka.topic.partitions": ("{partitions}", "Partitions of a topic"),
-    "apportion.group.excess_moves": ("1", "Fewest moves to the fairest sharing, proved"),
-    "apportion.group.excess_squares": ("1", "Sum of squared loads above the least, proved"),
-    "apportion.group.topic_concentration": ("1", "Greatest share of one topic's partitions on one member"),
-}
-"""Each metric with its unit and what it says."""
-SINCE_START: Final = {
-    "apportion.group.rebalance_time": ("s", "What its rebalances took, from all having joined to the assignment"),
-    "apportion.group.standstill_time": (
-        "s", "How long partitions stood still at rebalances, summed over them: a lower bound"
-    ),
-}  # fmt: skip
-"""Those that only grow, from the server's start on."""
-_FAMILIES: Final = {
-    "kafka.consumer_group.members": "apportion_group_members",
-    "apportion.group.excess_moves": "apportion_group_excess_moves",
-    "apportion.group.excess_squares": "apportion_group_excess_squares",
-    "apportion.group.topic_concentration": "apportion_group_topic_concentration",
-    "apportion.group.rebalance_time": "apportion_group_rebalance_seconds_total",
-    "apportion.group.standstill_time": "apportion_group_standstill_partition_seconds_total",
-}
-"""Which of Prometheus's families says the same."""
 
 
 def check_endpoint(url: str | None) -> None:
@@ -147,10 +117,9 @@ class Exporter:
         )
         self._provider = MeterProvider([reader], resource=Resource.create({"service.name": "apportion"}))
         meter = self._provider.get_meter("apportion")
-        for name, (unit, description) in NAMES.items():
-            meter.create_observable_gauge(name, [self._callback(name)], unit=unit, description=description)
-        for name, (unit, description) in SINCE_START.items():
-            meter.create_observable_counter(name, [self._callback(name)], unit=unit, description=description)
+        for measure in filter(lambda measure: measure.otlp, MEASURES):
+            create = meter.create_observable_counter if measure.counter else meter.create_observable_gauge
+            create(measure.otlp, [self._callback(measure)], unit=measure.unit, description=measure.words)
 
     def close(self) -> None:
         """Send what is there, and stop."""
@@ -159,27 +128,27 @@ class Exporter:
         finally:
             self._of_sdk.removeFilter(self._quiet)
 
-    def _callback(self, name: str) -> Callable[[Any], Iterable[Any]]:
+    def _callback(self, measure: Measure) -> Callable[[Any], Iterable[Any]]:
         from opentelemetry.metrics import Observation
 
         def observe(_: Any) -> Iterator[Any]:
-            for value, attributes in self.points(name):
+            for value, attributes in self.points(measure):
                 yield Observation(value, attributes)
 
         return observe
 
-    def points(self, name: str) -> Iterator[Point]:
-        """The values of one metric; of what is too old nothing is said."""
+    def points(self, measure: Measure) -> Iterator[Point]:
+        """The values of one measure; of what is too old nothing is said."""
         snapshot, now = self._collector.snapshot, time.time()
         cluster: Attributes = {"kafka.cluster.alias": self._settings.cluster_name or snapshot.round.cluster_id or ""}
         if now - snapshot.round.at > self._settings.stale_s:
             return
-        if name.startswith(("kafka.partition", "kafka.topic")):
+        if measure.level in ("log", "logs"):
             for topic, log in sorted(snapshot.round.topics.items()):
-                if name == "kafka.topic.partitions":
-                    yield len(log.number), {**cluster, "topic": topic}
+                values = measure.value(log)
+                if measure.level == "logs":
+                    yield values, {**cluster, "topic": topic}
                     continue
-                values = log.end if name.endswith("current_offset") else log.begin
                 for number, value in zip(log.number.tolist(), values.tolist(), strict=True):
                     if value != UNKNOWN:
                         yield value, {**cluster, "topic": topic, "partition": number}
@@ -188,27 +157,21 @@ class Exporter:
             if now - state.seen <= self._settings.stale_s:
                 points = self._collector.faults.guard(
                     state.name,
-                    f"metric {name}",
-                    lambda state=state: list(_of_group(name, state)),  # type: ignore[misc]
+                    f"metric {measure.otlp}",
+                    lambda state=state: list(_of_group(measure, state)),  # type: ignore[misc]
                 )
                 for value, attributes in points or ():
                     yield value, {**cluster, "group": state.name, **attributes}
 
 
-def _of_group(name: str, state: GroupState) -> Iterator[Point]:
-    group = state.group
-    if name in _FAMILIES:
-        value = BY_NAME[_FAMILIES[name]].value(state)
-        if value is not None:
-            yield value, {}
-    elif group.offsets is not None:
-        values = group.offsets.committed if ".offset" in name else state.lag
-        for t, topic in enumerate(group.topics):
-            mine = group.partitions(t)
-            known = values[mine] != UNKNOWN
-            if name.endswith("_sum"):
-                if known.any():
-                    yield int(values[mine][known].sum()), {"topic": topic}
-                continue
-            for number, value in zip(group.number[mine][known].tolist(), values[mine][known].tolist(), strict=True):
-                yield value, {"topic": topic, "partition": number}
+def _of_group(measure: Measure, state: GroupState) -> Iterator[Point]:
+    group, values = state.group, measure.value(state)
+    if measure.level == "group":
+        places: list[Attributes] = [{}]
+        values = [values]
+    elif measure.level == "topic":
+        places = [{"topic": topic} for topic in group.topics]
+    else:
+        places = [{"topic": topic, "partition": number} for topic, number in map(group.name_of, range(group.P))]
+        values = [None if value == UNKNOWN else value for value in values.tolist()]
+    yield from ((value, place) for place, value in zip(places, values, strict=True) if value is not None)

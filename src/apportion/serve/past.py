@@ -14,9 +14,10 @@ from apportion.history.fold import Folded, Folding
 from apportion.history.group_history import replayed, run_tasks
 from apportion.history.moves import Moves
 from apportion.history.rebalance_rows import Rebalance, latest
-from apportion.history.records import CLASSIC, CONSUMER, SHARE, STREAMS, Generation, GenerationMember, GroupRecord
+from apportion.history.records import Generation, GenerationMember, GroupRecord
 from apportion.history.steps import TopicEntries
 from apportion.history.stood_still import standstills
+from apportion.model.protocols import CLASSIC, CONSUMER, SHARE, STREAMS
 from apportion.wire.coordinator import EpochRecord
 
 WINDOW: Final = 60
@@ -97,14 +98,14 @@ class GroupPast:
         following
             Its records are being read.
         """
-        if facts["kind"] == SHARE:
+        if facts["protocol"] == SHARE:
             return  # nobody owns what it shares, so nothing ever moves
         if following and not self._seeded and "as_records" in facts:
             self._begin(facts["as_records"](), at_ms)
             return
-        if facts["state"] not in ("Stable", "Empty") or facts["kind"] == STREAMS:
+        if facts["state"] not in ("Stable", "Empty") or facts["protocol"] == STREAMS:
             return  # what a streams group's members hold tells no epochs: only its records do
-        kind = CONSUMER if facts["kind"] == "consumer" else CLASSIC
+        kind = CONSUMER if facts["protocol"] == CONSUMER else CLASSIC
         read = self._read and (self._seeded or kind == CLASSIC) and following
         last = self.generations[-1] if self.generations else None
         if read:
@@ -116,7 +117,7 @@ class GroupPast:
         now = Generation(
             offset=at_ms, at=at_ms, kind=kind, number=number,
             members=tuple(_member(name, fields) for name, fields in sorted(facts["members"].items())),
-            protocol=facts["protocol"], fresh=last is None or last.kind != kind,
+            protocol=facts["assignor"], fresh=last is None or last.kind != kind,
             holes=0 if last is None else last.holes + 1,
         )  # fmt: skip
         if last is not None and _same(last, now):

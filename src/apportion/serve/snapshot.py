@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Floats, Longs
-from apportion.history.lag_time import CAUGHT_UP_S, MARKERS_MAX, LagTime, LagTimes, maybe_markers
+from apportion.history import cause
+from apportion.history.lag_time import CAUGHT_UP_S, LagTime, LagTimes, maybe_markers
 from apportion.model.group import Group
-from apportion.report.describing import ShownGroup
-from apportion.report.diagnosing import Evidence
-from apportion.report.verdicts import Verdict, judge
+from apportion.model.lag import MARKERS_MAX
+from apportion.model.present import owed
 from apportion.serve.end_times import Commits, EndTimes
 from apportion.serve.past import GroupPast
 from apportion.serve.pauses import Pauses
 from apportion.serve.tails import ReadUpTo
+from apportion.sighting.diagnosing import Evidence
+from apportion.sighting.judged import Judged
+from apportion.sighting.measures import in_last_hour
 from apportion.sources.cluster_round import Round
-from apportion.sources.described_group import Observed
+
+CAUSES: Final = (cause.JOIN, cause.LEAVE, cause.CRASH, cause.STATIC, cause.SUBSCRIPTION, cause.GREW, cause.HAND_OVER,
+                 cause.GONE, cause.UNKNOWN)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -37,37 +42,31 @@ class Distance:
     squares: int
 
 
-@dataclass(frozen=True)
-class GroupState:
-    """One group as it was when it was last seen.
+@dataclass(frozen=True, kw_only=True)
+class GroupState(Judged):
+    """One group as it was when it was last seen: judged by what the rounds tell, with what the next round goes on from.
 
-    shown
-        The group with what its source told; client ids and hosts only where they may be shown.
-    times, whole
-        Lag in time of each partition, and of the group as a whole; what is committed at each round tells the paces.
+    sighting
+        The same object where nothing of the group has changed; client ids and hosts only where they may be shown.
+    evidence
+        With lag in time of each partition, and of the whole group; what is committed at each round tells the paces.
     seen
         Seconds since 1970, when it was last looked at.
     advised_members
         Members that the group's work needs; None where nobody told what a member takes.
     commits
         What it had committed at the last rounds with the same partitions.
-    assigned_data
-        Members whose assignment carries user data, under their shown ids; None unknown.
     gone
         It was not listed any more since ``unknown_since``.
     read
         Up to where nothing of its partitions is unread, as far as logs' ends were looked at; None: its commits.
     manned
         The group as described when it last had members.
-    plan
-        Of a governed group: when its plan was published, seconds since 1970, and how many partitions are elsewhere.
-    source
-        How a command reaches the cluster, for the next one that is proposed.
     pauses
         For how long its commits have stood still.
     """
 
-    shown: ShownGroup
+    evidence: Evidence = field(init=False, repr=False)
     times: LagTimes
     whole: LagTime
     seen: float
@@ -76,21 +75,17 @@ class GroupState:
     concentration: float | None = None
     advised_members: int | None = None
     unknown_since: float | None = None
-    gone: bool = False
     key: Any = None
-    sentences: tuple[str, ...] = field(default=())
     commits: Commits = field(default_factory=lambda: Commits.none(0))
-    assigned_data: tuple[str, ...] | None = None
     read: ReadUpTo | None = None
     manned: Group | None = None
-    plan: tuple[float, int] | None = None
     source: str = ""
     pauses: Pauses = field(default_factory=lambda: Pauses.begin(np.zeros(0, dtype=np.int64), 0.0))
 
     @property
     def group(self) -> Group:
         """As arrays."""
-        return self.shown.group
+        return self.sighting.group
 
     @property
     def as_described(self) -> Group:
@@ -101,7 +96,7 @@ class GroupState:
     @property
     def name(self) -> str:
         """The group's name."""
-        return self.shown.group.name
+        return self.sighting.name
 
     @cached_property
     def maybe_markers(self) -> Bools:
@@ -119,8 +114,7 @@ class GroupState:
     @cached_property
     def counted(self) -> Bools:
         """(P,) partitions that count in sums and alarms: where members live, those that one of them wants."""
-        everything: Bools = np.ones(self.group.P, dtype=np.bool_)
-        return self.group.wanted if self.group.M else everything
+        return owed(self.group)
 
     @cached_property
     def expired(self) -> Bools:
@@ -134,11 +128,6 @@ class GroupState:
         known: Bools = (read.first != UNKNOWN) & (offsets.begin != UNKNOWN) & self.counted & lost
         return known
 
-    @property
-    def catch_up_s(self) -> float | None:
-        """Seconds until the slowest member has read what it is behind; infinite for never, None unknown."""
-        return self.whole.catch_up_s
-
     @cached_property
     def still(self) -> Bools:
         """(P,) where commits stand still for longer than they ever did, while members are there and messages wait."""
@@ -147,46 +136,32 @@ class GroupState:
         answer: Bools = self.pauses.stuck & self.counted & (self.times.to_read > 0)
         return answer
 
-    @cached_property
-    def stuck(self) -> Bools:
-        """(P,) those of them that hold a group with members up, and no open transaction does."""
-        answer: Bools = self.still & ~self.shown.held_back & bool(self.group.M)
-        return answer
+    @property
+    def stuck_seconds(self) -> Floats:
+        """(P,) for how long, where members are up and no open transaction holds it up; NaN elsewhere."""
+        stuck = self.still & ~self.sighting.held_back & bool(self.group.M)
+        return np.where(stuck, self.pauses.seconds, np.nan) if stuck.any() else np.full(self.group.P, np.nan)
 
-    @cached_property
-    def judged(self) -> Verdict:
-        """The group as the one judge sees it, with what the rounds tell; what is not known is a warning."""
+    def __post_init__(self) -> None:
+        rows = list(self.past.rebalances)
         evidence = Evidence(
-            self.times, self.whole, rebalanced_at=[row.at for row in self.past.rebalances],
+            self.times, self.whole, rebalanced_at=[row.at for row in rows],
             now_ms=int(self.seen * 1000), expired=self.expired, still=self.still, source=self.source, live=True,
             window_s=float(self.commits.at[-1] - self.commits.at[0]) / 1000 if len(self.commits.at) else 0.0,
+            last_hour=in_last_hour((row.at for row in rows), self.seen * 1000),
+            past=(len(rows), sum(row.moved for row in rows), sum(row.needless or 0 for row in rows)),
         )  # fmt: skip
-        return judge(self.shown, evidence, self.sentences)
+        object.__setattr__(self, "evidence", evidence)
 
     @property
-    def verdict(self) -> str:
-        """``OK``, ``WARN`` or ``ERR``."""
-        return self.judged.word
-
-    @cached_property
-    def lag(self) -> Longs:
-        """(P,) messages left; -1 unknown."""
-        return self.shown.lag
+    def causes(self) -> dict[str, int]:
+        """Rebalances by their cause; with zeros, so that the first of a cause is an increase too."""
+        return dict(sorted({**dict.fromkeys(CAUSES if self.group.M else (), 0), **self.past.causes}.items()))
 
     @cached_property
     def owed(self) -> Longs:
         """(P,) messages left of topics that the group still wants; -1 unknown."""
-        return np.where(self.counted, self.lag, UNKNOWN)
-
-    @property
-    def total_lag(self) -> int | None:
-        """All of these."""
-        return self.shown.total_lag
-
-    @property
-    def observed(self) -> Observed:
-        """What its source told, and first what is not known; the group itself is ``group``."""
-        return replace(self.shown.seen, sentences=[*self.sentences, *self.shown.seen.sentences])
+        return np.where(self.counted, self.sighting.lag, UNKNOWN)
 
     def unknown(self, since: float, why: str, gone: bool = False) -> GroupState:
         """The same group, of which nothing newer is known; the first reason's time stays."""
@@ -194,7 +169,7 @@ class GroupState:
             since = self.unknown_since
         clock = clock_text(since)
         sentence = f"The group is gone since {clock}." if gone else f"Nothing is known since {clock}: {why}."
-        return replace(self, unknown_since=since, gone=gone, sentences=(sentence,))
+        return replace(self, unknown_since=since, gone=gone, noted=(sentence,))
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from apportion.history.records import CONSUMER
 from apportion.history.switch_measures import GroupFacts, Switch
 from apportion.history.switching import switch
 from apportion.model.group import Group
 from apportion.model.plan import Plan
+from apportion.model.protocols import CONSUMER
 from apportion.report import page_groups, switching
 from apportion.serve.faults import Faults
 from apportion.serve.snapshot import GroupState
@@ -32,10 +32,10 @@ def switch_of(state: GroupState) -> Switch | None:
     The broker's order follows from the members' own ids, so it is worked out with them, and told with those that may
     be shown.
     """
-    kind = state.shown.seen.kind
+    kind = state.sighting.protocol
     if state.gone or not state.group.M or kind not in KINDS:
         return None
-    facts = GroupFacts(kind, state.shown.seen.protocol, state.assigned_data)
+    facts = GroupFacts(kind, state.sighting.assignor, state.sighting.assigned_data)
     whole = switch(state.as_described, facts, state.past.frozen(state.group.topic_ids))
     return replace(
         whole, group=state.group, online=_shown(whole.online, state.group), fresh=_shown(whole.fresh, state.group)
@@ -94,8 +94,8 @@ class Switches:
 
     @staticmethod
     def _key(state: GroupState) -> tuple[Any, ...]:
-        protocol, described = state.shown.seen.protocol, state.key and state.key[0]
-        return described, state.past, state.past.version, state.gone, state.assigned_data, protocol
+        protocol, described = state.sighting.assignor, state.key and state.key[0]
+        return described, state.past, state.past.version, state.gone, state.sighting.assigned_data, protocol
 
     def _current(self, state: GroupState) -> tuple[Switch | None, dict[str, Any]]:
         key = self._key(state)

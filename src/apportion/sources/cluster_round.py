@@ -11,13 +11,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 
-from apportion.arrays import UNKNOWN, Longs
+from apportion.arrays import UNKNOWN, Bools, Longs
 from apportion.errors import Unavailable
-from apportion.history.records import SHARE
+from apportion.model.protocols import SHARE
+from apportion.model.topic_columns import TopicColumns
 from apportion.sources import tasks_and_shares
 from apportion.sources.cluster import OFFSETS, Cluster, partition_of_group, sentences, topic_id_text
 from apportion.sources.group_descriptions import NOT_FOUND, facts_of, kind_of, reads, request
@@ -57,6 +59,19 @@ class TopicLog:
     racks: tuple[tuple[str, ...], ...]
     stable: Longs | None = None
 
+    def rows(self, numbers: Longs) -> tuple[Longs, Bools]:
+        """Where partitions stand among those of the log, and whether they do."""
+        rows = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
+        known: Bools = self.number[rows] == numbers
+        return rows, known
+
+    @cached_property
+    def entries(self) -> TopicColumns:
+        """The same as a group's topic, without offsets of a group."""
+        lists: dict[tuple[str, ...], int] = {}
+        which = np.array([lists.setdefault(each, len(lists)) for each in self.racks], dtype=np.int64)
+        return TopicColumns(self.number, self.begin, self.end, np.full(len(which), UNKNOWN), list(lists), which)
+
     def held_back(self) -> dict[int, int]:
         """Partition number to its last stable offset, where a transaction is open: it is below the log's end."""
         if self.stable is None:
@@ -69,20 +84,20 @@ class TopicLog:
 class DescribedGroup:
     """One group as its coordinator described it.
 
-    description
-        ``state``, ``protocol``, ``kind``, ``generation``, ``members``, ``wanted``, ``sentences``: see
+    facts
+        ``state``, ``protocol``, ``assignor``, ``generation``, ``members``, ``wanted``, ``notes``: see
         ``group_descriptions``.
     """
 
     name: str
     coordinator: str
-    description: Mapping[str, Any]
+    facts: Mapping[str, Any]
     committed: Committed
 
     @property
     def topics(self) -> set[str]:
         """Those that it wants, and those that it committed."""
-        return {*self.description["wanted"], *(topic for topic, _ in self.committed)}
+        return {*self.facts["wanted"], *(topic for topic, _ in self.committed)}
 
 
 def held_back(group: DescribedGroup, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
@@ -144,37 +159,6 @@ class Round:
         return leader >= 0 and leader not in self.silent
 
 
-@dataclass(frozen=True)
-class Entries:
-    """Every topic in two forms: as a round saw it, and as entries of group.json without offsets of a group."""
-
-    logs: Mapping[str, TopicLog]
-    of_topic: Mapping[str, list[dict[str, Any]]]
-    by_number: Mapping[str, Mapping[int, dict[str, Any]]]
-    ids: Mapping[str, str]
-
-
-def entries_of(logs: Mapping[str, TopicLog]) -> Entries:
-    """The topics of a round."""
-    of_topic = {}
-    for name, log in logs.items():
-        rows = []
-        for number, begin, end, racks in zip(
-            log.number.tolist(), log.begin.tolist(), log.end.tolist(), log.racks, strict=True
-        ):
-            entry: dict[str, Any] = {"partition": number}
-            if racks:
-                entry["racks"] = list(racks)
-            if begin != UNKNOWN:
-                entry["begin"] = begin
-            if end != UNKNOWN:
-                entry["end"] = end
-            rows.append(entry)
-        of_topic[name] = rows
-    by_number = {name: {e["partition"]: e for e in rows} for name, rows in of_topic.items()}
-    return Entries(logs, of_topic, by_number, {name: log.topic_id for name, log in logs.items() if log.topic_id})
-
-
 def look(cluster: Cluster, make: Callable[[Any], Look] | None = None) -> Round:
     """Ask the cluster once.
 
@@ -212,7 +196,7 @@ class Look:
         nodes = {name: node for name, (node, _) in chosen.items()}
         # Committed offsets before the log ends: a lag that is asked for in this order is never below 0 by itself.
         described = await self._described({name: kind_of(fields) for name, (_, fields) in chosen.items()}, nodes)
-        shared = {name for name, facts in described.items() if facts["kind"] == SHARE}
+        shared = {name for name, facts in described.items() if facts["protocol"] == SHARE}
         committed = await self._committed({name: nodes[name] for name in described.keys() - shared})
         committed |= {name: {} for name in shared}  # theirs stand elsewhere
         for name, facts in described.items():

@@ -13,27 +13,23 @@ import numpy as np
 
 from apportion.history.commits import GroupCommits, commit_time, topic_names
 from apportion.history.ends_then import EndSamples
-from apportion.history.fold import OTHERS
 from apportion.history.group_history import GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
-from apportion.sources.described_group import Observed
+from apportion.model.build import build
+from apportion.model.protocols import OTHERS
+from apportion.sighting.sighting import Sighting
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, readable
 
 
-def observed(group: GroupHistory) -> Observed:
-    """One group in the form that the command line shows."""
-    present, raw = group.present, _as_live(group)
+def sighted(group: GroupHistory) -> Sighting:
+    """One group as it stands at the newest records."""
+    present, seen = group.present, build(_as_live(group))
     if present is None:
-        return Observed(raw)
-    return Observed(
-        raw,
-        state=present.state,
-        protocol=present.protocol,
-        kind=present.type,
-        generation=present.generation,
-        sentences=present.sentences,
-        members=present.members if present.type in OTHERS else (),
-    )
+        return Sighting(seen)
+    return Sighting(
+        seen, present.state, present.type, present.protocol, generation=present.generation, notes=present.sentences,
+        roles=present.members if present.type in OTHERS else (),
+    )  # fmt: skip
 
 
 def _as_live(group: GroupHistory) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from apportion.errors import UnreadableBytes
 from apportion.history import patterns
+from apportion.sighting.governed import governed
 from apportion.sources import tasks_and_shares
 from apportion.sources.cluster import topic_id_text
-from apportion.sources.governed import governed
 from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import EpochRecord
 from apportion.wire.plan_text import carried_by, readable
@@ -74,7 +74,7 @@ def classic_facts(group: Any) -> dict[str, Any]:
             assigned_data.append(member.member_id)
         members[member.member_id] = {**fields, **read}
     kind = "classic" if members or group.protocol_type else "simple"  # it commits, and never had a member
-    facts = {"state": group.group_state, "protocol": group.protocol_data or None, "kind": kind, "sentences": sentences}
+    facts = {"state": group.group_state, "protocol": kind, "assignor": group.protocol_data or None, "notes": sentences}
     facts["assigned_data"] = assigned_data
     return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
 
@@ -116,8 +116,8 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
             "topics": sorted({*member["subscribed_topic_names"], *by_expression}),
             "owned": owned,
         }
-    facts = {"state": group["group_state"], "protocol": group["assignor_name"] or None, "kind": "consumer"}
-    facts["sentences"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
+    facts = {"state": group["group_state"], "protocol": "consumer", "assignor": group["assignor_name"] or None}
+    facts["notes"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
     facts["carriers"], facts["carried"] = carriers, [part for _, part in carriers]
     facts["targets"] = {
         member["member_id"]: _by_topic(
@@ -133,7 +133,7 @@ def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
     ids = {entry["topic_name"]: known for entry in parts if (known := topic_id_text(entry["topic_id"])) is not None}
     facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
-    facts["sentences"] += facts["governed"].sentences if facts["governed"] else ()
+    facts["notes"] += facts["governed"].sentences if facts["governed"] else ()
     facts["expressions"] = {m["member_id"]: m["subscribed_topic_regex"] for m in group["members"]}
     facts["classic_members"] = [
         member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC

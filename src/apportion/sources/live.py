@@ -6,28 +6,34 @@ Beside owners and offsets a live cluster tells subscriptions, racks and log star
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
+import numpy as np
+
+from apportion.arrays import UNKNOWN, Longs
 from apportion.errors import UnknownName
-from apportion.history.lag_time import MARKERS_MAX
-from apportion.history.records import STREAMS
+from apportion.model.build import build
+from apportion.model.group import Group, Offsets
+from apportion.model.lag import MARKERS_MAX
+from apportion.model.protocols import STREAMS
+from apportion.model.topic_columns import TopicColumns
+from apportion.sighting.sighting import Sighting
 from apportion.sources.cluster import Cluster, connect, patiently
-from apportion.sources.cluster_round import Committed, DescribedGroup, ListedGroup, Look, entries_of, held_back
+from apportion.sources.cluster_round import Committed, DescribedGroup, ListedGroup, Look, TopicLog, held_back
 from apportion.sources.config import Connection
-from apportion.sources.described_group import Observed
 from apportion.sources.log_tails import PLACES_MAX, Place, tails
 
-_OF_DESCRIPTION: Final = (
-    "state", "protocol", "kind", "generation", "sentences", "assigned_data", "carried", "governed", "classic_members",
+_TOLD: Final = (
+    "state", "protocol", "assignor", "generation", "notes", "roles", "assigned_data", "carried", "governed",
+    "classic_members",
 )  # fmt: skip
-"""What a description has of an ``Observed``, by the same names."""
+"""What a description has of a ``Sighting``, by the same names."""
 
 
 def groups(
     connection: Connection, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None
-) -> list[Observed]:
+) -> list[Sighting]:
     """The named groups in that order, or by name all that read topics.
 
     leave_out
@@ -44,7 +50,7 @@ def groups(
 
 def read(
     cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None
-) -> list[Observed]:
+) -> list[Sighting]:
     """The named groups, or all, over a connection that is open: see ``groups``."""
     admin = cluster._admin
 
@@ -62,16 +68,9 @@ def read(
         raise UnknownName("group", missing[0], sorted(look.listed - set(missing)))
     if refused is not None:
         refused += sorted(look.round.unknown)
-    entries = entries_of(look.round.topics)
-    _pass_markers(cluster, described.values(), entries.by_number)
-    return [
-        replace(
-            observed_group(name, group.description, group.committed, entries.by_number, entries.ids, group.coordinator),
-            stable=held_back(group, look.round.topics),
-        )
-        for name in chosen
-        if (group := described.get(name)) is not None
-    ]
+    logs = look.round.topics
+    read_at = _behind_markers(cluster, described.values(), logs)
+    return [sighted(group, logs, read_at) for name in chosen if (group := described.get(name)) is not None]
 
 
 class _LookAtSome(Look):
@@ -111,68 +110,89 @@ class _LookAtSome(Look):
         super()._failed(error, missing, names)
 
 
-def _pass_markers(
-    cluster: Cluster, groups: Iterable[DescribedGroup], entries: Mapping[str, Mapping[int, dict[str, Any]]]
-) -> None:
-    """Note in ``entries`` from which commit on nothing but markers of transactions stands at a log's end.
+def _behind_markers(
+    cluster: Cluster, groups: Iterable[DescribedGroup], logs: Mapping[str, TopicLog]
+) -> dict[Place, int]:
+    """From which commit on nothing but markers of transactions stands at a log's end.
 
     Logs are looked at where some group is one or two offsets behind, from the newest of such commits on, as far as this
     user may read them.
     """
+    ends = {topic: dict(zip(log.number.tolist(), log.end.tolist(), strict=True)) for topic, log in logs.items()}
     behind: dict[Place, int] = {}
     for group in groups:
-        for (topic, p), offset in group.committed.items():
-            end = entries.get(topic, {}).get(p, {}).get("end")
-            if end is not None and 0 < end - offset <= MARKERS_MAX:
-                behind[topic, p] = max(offset, behind.get((topic, p), offset))
+        for place, offset in group.committed.items():
+            if 0 < ends.get(place[0], {}).get(place[1], UNKNOWN) - offset <= MARKERS_MAX:
+                behind[place] = max(offset, behind.get(place, offset))
     places = dict(islice(behind.items(), PLACES_MAX))
-    for (topic, p), tail in (tails(cluster, places) if places else {}).items():
-        if not tail.message and tail.first >= entries[topic][p]["end"]:
-            entries[topic][p]["read_at"] = places[topic, p]
+    looked = tails(cluster, places) if places else {}
+    return {p: places[p] for p, tail in looked.items() if not tail.message and tail.first >= ends[p[0]][p[1]]}
 
 
-def _with_commit(entry: Mapping[str, Any], committed: int | None) -> dict[str, Any]:
-    """A partition's entry in group.json; who stands before markers alone has read all."""
-    fields = {key: value for key, value in entry.items() if key != "read_at"}
-    if committed is None:
-        return fields
-    read = {"lag": 0} if "read_at" in entry and entry["read_at"] <= committed <= entry["end"] else {}
-    return {**fields, "committed": committed, **read}
+def sighted(described: DescribedGroup, logs: Mapping[str, TopicLog], read_at: Mapping[Place, int]) -> Sighting:
+    """A described group with its offsets; who stands before markers alone, from ``read_at`` on, has read all."""
+    shape = shape_of(described, logs)
+    offsets = offsets_of(shape, described.committed, logs)
+    for p, (topic, number) in enumerate(shape.name_of(p) for p in range(shape.P)) if read_at else ():
+        if read_at.get((topic, number), offsets.end[p] + 1) <= offsets.committed[p] <= offsets.end[p]:
+            offsets.lag[p] = 0
+    return seen_with(described, shape.with_offsets(offsets), logs)
 
 
-def observed_group(
-    name: str,
-    description: Mapping[str, Any],
-    committed: Committed,
-    entries: Mapping[str, Mapping[int, Mapping[str, Any]]],
-    ids: Mapping[str, str] | None = None,
-    coordinator: str | None = None,
-) -> Observed:
-    """The group as group.json: all partitions of wanted topics, and those that it committed elsewhere.
+def seen_with(described: DescribedGroup, group: Group, logs: Mapping[str, TopicLog]) -> Sighting:
+    """The group with what its coordinator told besides."""
+    told = {name: described.facts[name] for name in _TOLD if name in described.facts}
+    return Sighting(group, coordinator=described.coordinator, stable=held_back(described, logs), **told)
 
-    ids
-        Topic to its id, where the cluster told it.
-    """
-    commits: dict[str, dict[int, int]] = {}
-    for (topic, p), offset in committed.items():
-        commits.setdefault(topic, {})[p] = offset
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for topic in sorted({*description["wanted"], *commits}):
-        known, mine = entries.get(topic, {}), commits.get(topic, {})
-        numbers = mine.keys() | (known.keys() if topic in description["wanted"] else set())
-        if not numbers:
-            continue  # wanted, but not there
-        topics[topic] = [_with_commit(known.get(p, {"partition": p}), mine.get(p)) for p in sorted(numbers)]
-    members = {}
-    runs_tasks = description["kind"] == STREAMS
-    for member_id, member in description["members"].items():
-        fields = {key: value for key, value in member.items() if value or key == "topics"}
-        if runs_tasks and "owned" in fields:  # a task's number may pass the end of the narrower of its topics
-            held = {t: [p for p in ids if p in entries.get(t, {})] for t, ids in member["owned"].items()}
-            fields["owned"] = {topic: ids for topic, ids in held.items() if ids}
-        members[member_id] = {**fields, **({"generation": 0} if member["owned"] else {})}
-    named = {topic: ids[topic] for topic in topics if topic in ids} if ids else {}
-    with_ids = {"topic_ids": named} if named else {}
-    raw = {"version": 1, "group": name, "topics": topics, **with_ids, "members": members}
-    described = {field: description[field] for field in _OF_DESCRIPTION if field in description}
-    return Observed(raw, coordinator=coordinator, members=description.get("seats", ()), **described)
+
+def shape_of(described: DescribedGroup, logs: Mapping[str, TopicLog]) -> Group:
+    """The group without offsets: all partitions of topics that it wants, of others those that it committed."""
+    facts, nothing = described.facts, np.empty(0, dtype=np.int64)
+    commits: dict[str, list[int]] = {}
+    for topic, number in described.committed:
+        commits.setdefault(topic, []).append(number)
+    topics: dict[str, TopicColumns] = {}
+    for topic in sorted({*facts["wanted"], *commits}):
+        log = logs.get(topic)
+        known = nothing if log is None else log.number
+        committed = np.array(commits.get(topic, ()), dtype=np.int64)
+        numbers = np.union1d(known, committed) if topic in facts["wanted"] else np.unique(committed)
+        if len(numbers):  # else it is wanted, but not there
+            topics[topic] = _columns(numbers, log)
+    members = {
+        name: {k: v for k, v in fields.items() if v or k in ("topics", "owned")}
+        | {"generation": 0 if fields["owned"] else -1}
+        for name, fields in facts["members"].items()
+    }
+    if facts["protocol"] == STREAMS:  # a task's number may pass the end of the narrower of its topics
+        held = {topic: set(logs[topic].number.tolist()) for topic in topics if topic in logs}
+        for fields in members.values():
+            owned = {t: [p for p in ids if p in held.get(t, ())] for t, ids in fields["owned"].items()}
+            fields["owned"] = {topic: ids for topic, ids in owned.items() if ids}
+    ids = {topic: log.topic_id for topic in topics if (log := logs.get(topic)) is not None and log.topic_id}
+    return build({"group": described.name, "topics": topics, "topic_ids": ids, "members": members})
+
+
+def _columns(numbers: Longs, log: TopicLog | None) -> TopicColumns:
+    """Partitions of a topic with the racks of their replicas."""
+    lists: list[tuple[str, ...]] = [()]
+    racks = np.zeros(len(numbers), dtype=np.int64)
+    if log is not None and len(log.number):
+        rows, known = log.rows(numbers)
+        lists = [*log.entries.rack_lists, ()]
+        racks = np.where(known, log.entries.racks_of[rows], len(lists) - 1)
+    unknown = np.full(len(numbers), UNKNOWN)
+    return TopicColumns(numbers, unknown, unknown, unknown, lists, racks)
+
+
+def offsets_of(group: Group, committed: Committed, logs: Mapping[str, TopicLog]) -> Offsets:
+    """What the group committed, and where the logs of its partitions begin and end."""
+    begin, end, commits, lag = (np.full(group.P, UNKNOWN, dtype=np.int64) for _ in range(4))
+    number = group.number.tolist()
+    for t, topic in enumerate(group.topics):
+        mine, log = group.partitions(t), logs.get(topic)
+        if log is not None and len(log.number):
+            rows, known = log.rows(group.number[mine])
+            begin[mine], end[mine] = np.where(known, log.begin[rows], UNKNOWN), np.where(known, log.end[rows], UNKNOWN)
+        commits[mine] = [committed.get((topic, p), UNKNOWN) for p in number[mine]]
+    return Offsets(begin, end, commits, lag)

@@ -7,8 +7,8 @@ from typing import Any
 
 from apportion.errors import BadInput, MissingExtra
 from apportion.history.group_history import GroupHistories
+from apportion.sighting.sighting import Sighting
 from apportion.sources import sniff
-from apportion.sources.described_group import Observed
 
 
 def reader_of(path: str | Path) -> Any:
@@ -36,11 +36,11 @@ def next_offsets(path: str | Path) -> dict[int, int]:
     return offsets
 
 
-def groups_in_folder(path: str | Path) -> list[Observed]:
+def groups_in_folder(path: str | Path) -> list[Sighting]:
     """Every living group of the folder, described at its newest records."""
     living = load_histories(path).living
     if not living:
         raise BadInput(str(path), "no group", "records or tables of at least one group")
-    from apportion.sources.dump import observed
+    from apportion.sources.dump import sighted
 
-    return [observed(group) for group in living]
+    return [sighted(group) for group in living]

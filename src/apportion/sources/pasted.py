@@ -2,7 +2,7 @@
 
 Any mix of ``--offsets``, ``--members``, ``--state``, with or without ``--verbose``, of one group or of many. What that
 text does not tell is not guessed: see ``subscriptions``. Lines around the tables (prompts, warnings) are passed over;
-what is missing from the tables is named, see ``Observed.left_out``.
+what is missing from the tables is named, see ``Sighting.gaps``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from itertools import pairwise
 from typing import Any, Final
 
 from apportion.errors import BadInput
+from apportion.model.build import build
+from apportion.sighting.sighting import Sighting
 from apportion.sources import kaf, printed
 from apportion.sources.cells import NEEDED, Fields, is_nothing
-from apportion.sources.described_group import Observed
 from apportion.sources.printed import Event, Header, Row, Sentence, SummaryLine, Unread, decoded
 from apportion.wording import partitions_in_words, shorten
 
@@ -50,13 +51,13 @@ class _Seen:
     listed: dict[tuple[str, int], dict[str, int]] = field(default_factory=dict)
     by_host: dict[str, dict[str | None, _PastedMember]] = field(default_factory=dict)
     state: str | None = None
-    protocol: str | None = None
+    assignor: str | None = None
     coordinator: str | None = None
     epoch: int | None = None
     told_members: int | None = None
     told_lag: int | None = None
-    kind: str | None = None
-    sentences: list[str] = field(default_factory=list)
+    protocol: str | None = None
+    notes: list[str] = field(default_factory=list)
     owners_told: bool = False
     cut_columns: list[str] = field(default_factory=list)
     ids_unknown: bool = False
@@ -113,13 +114,13 @@ def _events(text: str, name: str) -> Iterator[Event]:
     return kaf.events(lines) if kaf.is_kaf(lines) else printed.events(lines, name)
 
 
-def groups_in(content: bytes, name: str = "text", whole: bool = True) -> list[Observed]:
+def groups_in(content: bytes, name: str = "text", whole: bool = True) -> list[Sighting]:
     """Every group in the text, in the order of appearance.
 
     name
         How errors call the input.
     whole
-        Whether a row that cannot be read is an error; else ``Observed.left_out`` names it.
+        Whether a row that cannot be read is an error; else ``Sighting.gaps`` names it.
     Raises
         BadInput: a row or a figure that cannot be read (line and column are named), two tables that may be of two
         groups and do not tell which, or no group at all.
@@ -130,7 +131,7 @@ def groups_in(content: bytes, name: str = "text", whole: bool = True) -> list[Ob
 
 def groups_of(
     events: Iterable[Event], name: str, whole: bool = True, text: str = "", unit: str = "line"
-) -> list[Observed]:
+) -> list[Sighting]:
     """Every group that rows, facts and sentences tell of; the rest as in ``groups_in``.
 
     text
@@ -144,7 +145,7 @@ def groups_of(
     if all(group.state == printed.MISSING for group in reader.groups.values()):
         raise reader.nothing(text)
     left_out = [*reader.left_out, *(sentence for group in reader.groups.values() for sentence in _short_of(group))]
-    return [_observed(group, left_out) for group in reader.groups.values()]
+    return [_sighted(group, left_out) for group in reader.groups.values()]
 
 
 class _Reader:
@@ -181,7 +182,7 @@ class _Reader:
                 group.state = group.state or event.state
                 group.owners_told = group.owners_told or event.state in ("Empty", printed.MISSING)
                 if event.state == printed.MISSING:
-                    group.sentences.append("The text says that this group does not exist.")
+                    group.notes.append("The text says that this group does not exist.")
         elif isinstance(event, Header):
             self._take_header(event)
         else:
@@ -210,7 +211,7 @@ class _Reader:
             group.state = value
             group.owners_told = group.owners_told or value == "Empty"
         elif fact.column == "ASSIGNMENT-STRATEGY":
-            group.protocol = value
+            group.assignor = value
         elif fact.column == "COORDINATOR (ID)":
             group.coordinator = f"({value})" if value else None
         elif fact.column == "#MEMBERS":
@@ -218,7 +219,7 @@ class _Reader:
         elif fact.column == "TOTAL-LAG" and value is not None:
             group.told_lag = _whole({"TOTAL-LAG": value}, "TOTAL-LAG", where, _INT64)
         elif fact.column == "ERROR":
-            group.sentences.append(f"The text says of this group: {fact.value[:200]}.")
+            group.notes.append(f"The text says of this group: {fact.value[:200]}.")
 
     def _take_row(self, row: Row) -> None:
         if row.unread is not None:
@@ -251,13 +252,13 @@ def _take(group: _Seen, kind: str, row: Fields, where: str) -> None:
     """Add what a row tells to its group."""
     if kind == "state":
         group.state = _known(row["STATE"])
-        group.protocol = _known(row.get("ASSIGNMENT-STRATEGY"))
+        group.assignor = _known(row.get("ASSIGNMENT-STRATEGY"))
         coordinator = row.get("COORDINATOR (ID)") or row.get("COORDINATOR") or "-"
         group.coordinator = _known(re.sub(r"\s+", " ", coordinator))
         if _known(row.get("#MEMBERS")) is not None:
             group.told_members = _whole(row, "#MEMBERS", where, _INT32)
         if _known(row.get("GROUP-EPOCH")) is not None:
-            group.epoch, group.kind = _whole(row, "GROUP-EPOCH", where, _INT32), "consumer"
+            group.epoch, group.protocol = _whole(row, "GROUP-EPOCH", where, _INT32), "consumer"
         return
     member = group.member(row)
     group.owners_told = group.owners_told or kind != "offsets" or "CONSUMER-ID" in row or "OWNER" in row
@@ -306,13 +307,13 @@ def _take_assignment(group: _Seen, member: _PastedMember, row: Fields, where: st
     """``clicks(0,1), orders(0)`` as until 3.9, or ``clicks:0,1;orders:0`` as since 4.0."""
     text = _known(row.get("CURRENT-ASSIGNMENT") or row.get("ASSIGNMENT"))
     if _known(row.get("CURRENT-EPOCH")) is not None:
-        group.kind = "consumer"
+        group.protocol = "consumer"
     if text is None:
         return
     for topic, numbers in _assignment(text, where):
         if topic is None:
             if len(group.partitions) != 1:
-                group.sentences.append("The text names partitions without their topics, as Kafka 3.7 prints it.")
+                group.notes.append("The text names partitions without their topics, as Kafka 3.7 prints it.")
                 return
             topic = next(iter(group.partitions))
         group.named += len(numbers)
@@ -379,7 +380,7 @@ def _short_of(group: _Seen) -> Iterator[str]:
         yield f"the rows of {group.name!r} have a lag of {lag:,} in all, and its TOTAL-LAG is {group.told_lag:,}"
 
 
-def _observed(group: _Seen, left_out: Sequence[str]) -> Observed:
+def _sighted(group: _Seen, left_out: Sequence[str]) -> Sighting:
     """The group as group.json, and what the text does not tell of it."""
     topics = {
         topic: [{"partition": number, **known} for number, known in sorted(entries.items())]
@@ -397,11 +398,11 @@ def _observed(group: _Seen, left_out: Sequence[str]) -> Observed:
             members[member_id].update(owned=owned, generation=0)
     held_unnamed = sum(max(0, m.counted - sum(map(len, m.owned.values()))) for m in group.members.values())
     assumed = "" if len({frozenset(wanted) for wanted in wants.values()}) < 2 else ASSUMED
-    sentences = [*group.sentences, *_untold(group, held_unnamed), *([assumed] if assumed else [])]
+    notes = [*group.notes, *_untold(group, held_unnamed), *([assumed] if assumed else [])]
     raw = {"version": 1, "group": group.name, "topics": topics, "members": members}
-    return Observed(
-        raw, group.state, group.protocol, group.kind, group.coordinator, group.epoch, sentences,
-        assumed=assumed, unnamed_partitions=held_unnamed, left_out=tuple(left_out),
+    return Sighting(
+        build(raw), group.state, group.protocol, group.assignor, group.coordinator, group.epoch, notes,
+        assumed=assumed, unnamed_partitions=held_unnamed, gaps=tuple(left_out),
         owners_told=bool(members) or group.owners_told or group.told_members is not None,
         counted_members=group.told_members or 0, contradiction=group.odd_lag,
     )  # fmt: skip

@@ -9,11 +9,12 @@ from itertools import compress
 
 import numpy as np
 
+from apportion.arrays import UNKNOWN
 from apportion.history.commits import TopicPartition
 from apportion.history.lag_time import SAMPLES_MAX, Series, thinned
 from apportion.model.group import Group
+from apportion.sighting.sighting import Sighting
 from apportion.sources.config import Connection
-from apportion.sources.described_group import Observed
 from apportion.sources.load_history import reader_of
 
 AllSeries = Mapping[TopicPartition, Series]
@@ -98,27 +99,25 @@ def of_cluster(
     return {name: series_of.get(name, {}) for name in groups}
 
 
-def of_looks(looks: Iterable[tuple[int, Iterable[Observed]]]) -> dict[str, AllSeries]:
-    """Each group's commits and log ends at some moments (ms), as group.json has them."""
-    rows: dict[str, tuple[list[_Sample], list[_Sample]]] = {}
+def of_looks(looks: Iterable[tuple[int, Iterable[Sighting]]]) -> dict[str, AllSeries]:
+    """Each group's commits and log ends at some moments (ms); of one moment the furthest offset."""
+    sides: dict[str, tuple[Samples, Samples]] = {}
     for at, seen in looks:
-        for observed in seen:
-            commits, ends = rows.setdefault(observed.name, ([], []))
-            for topic, entries in observed.raw["topics"].items():
-                for entry in entries if isinstance(entries, list) else ():
-                    topic_partition = (topic, entry["partition"])
-                    if entry.get("committed") is not None:
-                        commits.append((topic_partition, at, entry["committed"]))
-                    if entry.get("end") is not None:
-                        ends.append((topic_partition, at, entry["end"]))
-    return {name: _joined(*of_group) for name, of_group in rows.items()}
+        for sighting in seen:
+            group, side = sighting.group, sides.setdefault(sighting.name, ({}, {}))
+            if group.offsets is None:
+                continue
+            known = (group.offsets.end, _thinned), (group.offsets.committed, _newest)
+            for samples, (offsets, fewer) in zip(side, known, strict=True):
+                for p in np.flatnonzero(offsets != UNKNOWN).tolist():
+                    _add(samples, group.name_of(p), at, int(offsets[p]), fewer)
+    return {name: _joined(*of_group) for name, of_group in sides.items()}
 
 
-def _joined(commits: Iterable[_Sample], ends: Iterable[_Sample]) -> AllSeries:
-    """Samples of each, by time; of one moment the furthest offset."""
-    by_side = [_ordered(_sampled(rows, fewer), fewer) for rows, fewer in ((ends, _thinned), (commits, _newest))]
-    places = set(by_side[0]) | set(by_side[1])
-    return {where: Series(by_side[0].get(where, ()), by_side[1].get(where, ())) for where in places}
+def _joined(ends: Samples, commits: Samples) -> AllSeries:
+    ordered = _ordered(ends, _thinned), _ordered(commits, _newest)
+    places = ordered[0].keys() | ordered[1].keys()
+    return {where: Series(*(side.get(where, ()) for side in ordered)) for where in places}
 
 
 def _sampled(rows: Iterable[_Sample], fewer: _Fewer) -> Samples:

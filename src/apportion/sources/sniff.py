@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from apportion.errors import ApportionError, BadInput, within
-from apportion.sources.described_group import Observed
+from apportion.sighting.sighting import Sighting
 
 NEEDED: Final = (
     "group.json, a dump (a folder with records/), the pipeline's tables (a folder with silver/ and gold/), "
@@ -28,13 +28,13 @@ _OTHERS: Final = (
 FROM_PLAN: Final = "This is a saved plan: its owners are planned, and each member wants what it is to hold."
 
 
-def groups_in(content: bytes, name: str, whole: bool = True) -> list[Observed]:
+def groups_in(content: bytes, name: str, whole: bool = True) -> list[Sighting]:
     """Every group in the text of a file or of standard input.
 
     name
         How errors call the input.
     whole
-        Whether a row that cannot be read is an error; else ``Observed.left_out`` names it.
+        Whether a row that cannot be read is an error; else ``Sighting.gaps`` names it.
     """
     start = content[:4096].removeprefix(b"\xef\xbb\xbf").lstrip()
     if not content.strip():
@@ -93,9 +93,9 @@ _OURS: Final = frozenset({"version", "group", "groups", "topics", "members", "as
 """Fields of which our own JSON has one at least."""
 
 
-def _from_json(content: bytes, name: str, whole: bool = True) -> list[Observed]:
+def _from_json(content: bytes, name: str, whole: bool = True) -> list[Sighting]:
     """One group, the ``{"groups": [...]}`` that describe itself writes, or what another tool prints."""
-    from apportion.model.group_json import check_group
+    from apportion.model.group_json import read_group
     from apportion.model.json_checks import read_json
     from apportion.sources import tool_json
 
@@ -111,12 +111,12 @@ def _from_json(content: bytes, name: str, whole: bool = True) -> list[Observed]:
         if isinstance(raw, dict) and "groups" in raw and "members" not in raw:
             return _many(raw)
         if is_plan(raw):
+            from apportion.model.build import build
             from apportion.model.plan_json import read_plan
 
             saved = read_plan(raw)
-            return [Observed(saved.as_group(), protocol=saved.assignor, sentences=[FROM_PLAN])]
-        check_group(raw)
-    return [Observed(raw)]
+            return [Sighting(build(saved.as_group()), assignor=saved.assignor, notes=[FROM_PLAN])]
+        return [Sighting(read_group(raw))]
 
 
 def _json_lines(content: bytes) -> list[tuple[int, bytes]] | None:
@@ -136,24 +136,23 @@ def is_plan(raw: Any) -> bool:
     return isinstance(raw, dict) and "assignment" in raw and "assignor" in raw and "members" not in raw
 
 
-def _many(raw: dict[str, Any]) -> list[Observed]:
-    from apportion.model.group_json import check_group
+def _many(raw: dict[str, Any]) -> list[Sighting]:
+    from apportion.model.group_json import read_group
 
     if raw.get("version", 1) != 1 or set(raw) - {"version", "groups"}:
         raise BadInput("version and groups", ", ".join(sorted(raw))[:60], '{"version": 1, "groups": [...]}')
     if not isinstance(raw["groups"], list) or not raw["groups"]:
         raise BadInput("groups", "no list of groups", "at least one group")
+    sightings = []
     for i, group in enumerate(raw["groups"]):
-        try:
-            # A group without members is bad input alone, but one of many may be empty, as describe writes it.
-            empty = isinstance(group, dict) and group.get("members") == {}
-            check_group({**group, "members": {"nobody": {"topics": []}}} if empty else group)
+        try:  # a group without members is bad input alone, but one of many may be empty, as describe writes it
+            sightings.append(Sighting(read_group(group, empty=True)))
         except BadInput as error:
             raise BadInput(f"groups[{i}].{error.where}", error.found, error.needed) from None
-    return [Observed(group) for group in raw["groups"]]
+    return sightings
 
 
-def chosen(groups: list[Observed], names: list[str]) -> list[Observed]:
+def chosen(groups: list[Sighting], names: list[str]) -> list[Sighting]:
     """The groups of these names, in the order of the names; all where no name is given."""
     if not names:
         return groups
@@ -166,7 +165,7 @@ def chosen(groups: list[Observed], names: list[str]) -> list[Observed]:
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def the_one(groups: list[Observed], where: str) -> Observed:
+def the_one(groups: list[Sighting], where: str) -> Sighting:
     """The single group of an input; an error that names the groups where there are more."""
     if len(groups) == 1:
         return groups[0]

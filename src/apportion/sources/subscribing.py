@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from apportion.errors import BadInput
-from apportion.sources.described_group import Observed
+from apportion.model.build import build
+from apportion.model.group_json import group_to_dict
+from apportion.sighting.sighting import Sighting
 from apportion.sources.pasted import ASSUMED
 
 
-def subscribed(observed: Observed, stated: Sequence[str]) -> Observed:
+def subscribed(sighting: Sighting, stated: Sequence[str]) -> Sighting:
     """The group whose members want what is stated; members that are not named want what they did.
 
     stated
@@ -22,21 +23,16 @@ def subscribed(observed: Observed, stated: Sequence[str]) -> Observed:
     """
     from apportion.whatif import member_named
 
-    members: dict[str, Any] = {name: dict(fields) for name, fields in observed.raw["members"].items()}
+    raw = group_to_dict(sighting.group)
     named: set[str] = set()
     for text in stated:
         who, equals, listed = text.rpartition("=")
         topics = sorted({topic.strip() for topic in listed.split(",")} - {""})
         if not topics:
             raise BadInput("--subscribe", repr(text[:60]), "TOPIC,... or MEMBER=TOPIC,..., as in pod-0=clicks,orders")
-        for name in [member_named(observed.group, who)] if equals else members:
-            members[name] = {**members[name], "topics": topics}
+        for name in [member_named(sighting.group, who)] if equals else sighting.group.members:
+            raw["members"][name]["topics"] = topics
             named.add(name)
-    known = not observed.assumed or len(named) == len(members)
-    sentences = [sentence for sentence in observed.sentences if not (known and sentence == ASSUMED)]
-    return replace(
-        observed,
-        raw={**observed.raw, "members": members},
-        assumed="" if known else observed.assumed,
-        sentences=sentences,
-    )
+    known = not sighting.assumed or len(named) == sighting.group.M
+    notes = [note for note in sighting.notes if not (known and note == ASSUMED)]
+    return replace(sighting, group=build(raw), assumed="" if known else sighting.assumed, notes=notes)

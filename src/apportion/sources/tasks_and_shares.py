@@ -13,9 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from apportion.history.records import SHARE, STREAMS, GenerationMember
+from apportion.history.records import GenerationMember
 from apportion.history.share_groups import ShareRecords
 from apportion.history.streams_groups import ASSIGNOR, ROLES, StreamsRecords
+from apportion.model.protocols import SHARE, STREAMS
 from apportion.wire.coordinator import EpochRecord
 
 KINDS: Final = (SHARE, STREAMS)
@@ -32,20 +33,20 @@ def request(kind: str, names: Sequence[str]) -> Any:
 def facts(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
     """What the answer tells of one group: state, epoch, members by id, the topics that they read, tasks or shares.
 
-    ``seats`` are the members with what they run, keep and warm up, or share; ``as_records``, of a streams group, gives
+    ``roles`` are the members with what they run, keep and warm up, or share; ``as_records``, of a streams group, gives
     the description in the form of the records that would have come to it.
     """
     seats = _sharing(group) if kind == SHARE else _streams(group).present_members()
     members = {seat.member_id: _fields(seat) for seat in seats}
     return {
         "state": group["group_state"],
-        "protocol": group["assignor_name"] or None if kind == SHARE else ASSIGNOR,
-        "kind": kind,
-        "sentences": _sentences(kind, group),
+        "protocol": kind,
+        "assignor": group["assignor_name"] or None if kind == SHARE else ASSIGNOR,
+        "notes": _sentences(kind, group),
         "generation": group["group_epoch"],
         "members": members,
         "wanted": {topic for seat in seats for topic in (*seat.topics, *seat.assigned)},
-        "seats": seats,
+        "roles": seats,
         **({"as_records": partial(streams_records, group)} if kind == STREAMS else {}),
     }
 

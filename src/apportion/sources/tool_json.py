@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from apportion.sighting.sighting import Sighting
 from apportion.sources.cells import Fields
-from apportion.sources.described_group import Observed
 from apportion.sources.pasted import groups_of
 from apportion.sources.printed import Event, Header, Row, SummaryLine, row
 
@@ -42,7 +42,7 @@ _OURS: Final = re.compile(rb'\A\s*\{\s*"version"|"topics"\s*:\s*[{0-9]|"assignme
 """How group.json and plan.json differ: ``topics`` is an object."""
 
 
-def groups_in(content: bytes, name: str, whole: bool = True) -> list[Observed] | None:
+def groups_in(content: bytes, name: str, whole: bool = True) -> list[Sighting] | None:
     """The groups of another tool's JSON, one document or several in turn; None for any other content.
 
     name, whole

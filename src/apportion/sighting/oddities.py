@@ -15,21 +15,20 @@ import numpy as np
 from apportion.arrays import NOBODY, UNKNOWN, Bools, Ints
 from apportion.defaults import DEFAULT_EAGER
 from apportion.errors import ApportionError
-from apportion.history.fold import OTHERS
-from apportion.history.lag_time import MARKERS_MAX
-from apportion.history.records import SHARE
 from apportion.model.group import Group
+from apportion.model.lag import MARKERS_MAX
 from apportion.model.measures import rack_misses
 from apportion.model.present import contested, lag_now, loads_now, observed_lag, owed, topic_shares
+from apportion.model.protocols import OTHERS, SHARE
 from apportion.model.to_names import partitions_to_names
 from apportion.planning import plan
-from apportion.report.roles import sentences
+from apportion.sighting.roles import sentences
 from apportion.strategy.registry import traits_of_protocol
 from apportion.strategy.traits import Traits
 from apportion.wording import count, partitions_in_words, percent, shorten, some_of
 
 if TYPE_CHECKING:
-    from apportion.sources.described_group import Observed
+    from apportion.sighting.sighting import Sighting
 
 OK, WARN, ERR = "OK", "WARN", "ERR"
 REBALANCING: Final = frozenset({"rebalancing", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
@@ -67,15 +66,15 @@ class Finding(NamedTuple):
 EXPIRED, NO_MEMBERS, ONE_MEMBER = "expired", "no members", "one member"
 
 
-def findings(group: Group, seen: Observed) -> list[Finding]:
+def findings(seen: Sighting) -> list[Finding]:
     """Everything that one look shows, in the order in which it is told: what was not read first, then what hurts most.
 
     Nobody owns a share group's partitions, and a streams group balances tasks, whose partitions nobody chose: what else
     is odd there ``roles.sentences`` tells.
     """
-    unread = [Finding(f"Not all was read: {sentence}.", WARN) for sentence in seen.left_out]
-    told = [Finding(sentence) for sentence in (*sentences(seen.kind, seen.members), *seen.sentences)]
-    return [*unread, *_Look(group, seen).findings(), *told]
+    unread = [Finding(f"Not all was read: {sentence}.", WARN) for sentence in seen.gaps]
+    told = [Finding(sentence) for sentence in (*sentences(seen.protocol, seen.roles), *seen.notes)]
+    return [*unread, *_Look(seen).findings(), *told]
 
 
 class _Look:
@@ -89,11 +88,12 @@ class _Look:
         (P,) partitions that the group still has to read.
     """
 
-    def __init__(self, group: Group, seen: Observed) -> None:
-        self.group, self.seen, self.kind = group, seen, seen.kind
+    def __init__(self, seen: Sighting) -> None:
+        group = seen.group
+        self.group, self.seen, self.protocol = group, seen, seen.protocol
         self.assumed = bool(seen.assumed)
-        self.traits = traits_of_protocol(seen.protocol) or UNGOVERNED
-        self.even = not (seen.kind in OTHERS or self.traits.kept_whole or self.traits.stateful or seen.governed)
+        self.traits = traits_of_protocol(seen.assignor) or UNGOVERNED
+        self.even = not (seen.protocol in OTHERS or self.traits.kept_whole or self.traits.stateful or seen.governed)
         self.moving = seen.state in REBALANCING
         self.counted = owed(group, self.assumed)
         self.lag = observed_lag(group) if group.offsets is not None else np.full(group.P, UNKNOWN)
@@ -101,7 +101,7 @@ class _Look:
     def findings(self) -> Iterator[Finding]:
         """All of them."""
         yield from self._state()
-        if self.kind == SHARE:
+        if self.protocol == SHARE:
             return
         yield from self._owners()
         if self.seen.owners_told and not self.moving:
@@ -132,10 +132,10 @@ class _Look:
             yield Finding(
                 f"It is rebalancing{named}: owners are about to change{unread}. Look again.", WARN if lost else OK
             )
-        elif not group.M and self.kind == "simple":
+        elif not group.M and self.protocol == "simple":
             yield Finding(BY_A_JOB)
         elif not group.M and seen.state in (None, "Empty"):
-            yield Finding(_nobody(group, self.kind, waiting), ERR if waiting else OK, NO_MEMBERS)
+            yield Finding(_nobody(group, self.protocol, waiting), ERR if waiting else OK, NO_MEMBERS)
         elif seen.state == "Dead":
             yield Finding("The group is Dead: its coordinator has dropped it.")
 
@@ -167,7 +167,7 @@ class _Look:
         waiting, names = self._total(lost & self.counted), named(self.group, lost)
         if self.traits.leaves:
             left = f"{count(int(lost.sum()), 'partition is', 'partitions are')} left to nobody"
-            yield Finding(f"{left}, as {self.seen.protocol} does: {names}.", WARN if waiting else OK)
+            yield Finding(f"{left}, as {self.seen.assignor} does: {names}.", WARN if waiting else OK)
             return
         if waiting:
             yield Finding(f"{count(waiting, 'message waits', 'messages wait')} in partitions without an owner.", ERR)
@@ -235,7 +235,7 @@ class _Look:
             if int(held[m]) / total >= CONCENTRATED:
                 its = f"{member_label(group, m)}, {int(held[m]):,} of {total:,} messages"
                 yield Finding(f"One member carries {percent(int(held[m]) / total)} of the lag: {its}.")
-        if self.kind not in OTHERS and not self.moving and self.traits.kept_whole != "topics":
+        if self.protocol not in OTHERS and not self.moving and self.traits.kept_whole != "topics":
             yield from self._heavy()
 
     def _local(self, hottest: int, total: int) -> str:
