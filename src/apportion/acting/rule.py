@@ -11,13 +11,13 @@ a new leader begins with a rest.
 Two bounds follow, and the tests hold them. Acts are ``rest_s`` apart, since each makes a generation: at most
 ``3600 / rest_s`` in an hour, and twice as many rebalances, for a cooperative act takes two. While work and speeds stay
 what they are, each act but the last leaves at most ``1 - gain`` of the heaviest member's time, which no plan takes
-below ``least``: at most ``acts_at_most`` more acts follow.
+below ``least``: at most log(before / least) / -log(1 - gain) more acts follow, and one more where speeds are known.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from math import inf, isfinite, log
+from math import inf, isfinite
 from typing import Any, Final
 
 from apportion.errors import BadInput, UnknownName
@@ -198,21 +198,6 @@ def decide(acting: Acting, now_s: float, generation_s: float, since_s: float | N
     if now_s - generation_s < acting.rest_s:
         return Decision(False, f"{_saving(outlook)}, but {resting(acting, now_s, generation_s).why}", since_s)
     return Decision(True, _saving(outlook))
-
-
-def acts_at_most(before: float, least: float, gain: float) -> int:
-    """How many acts follow at most while work and speeds stay what they are; where speeds are known, one more.
-
-    before, least
-        The heaviest member's time, and what no plan gets below; each act leaves at most ``1 - gain`` of it, but one
-        after which no member needs help: none follows that.
-
-    >>> acts_at_most(100.0, 50.0, 0.2)
-    3
-    """
-    if before <= 0 or least <= 0 or before <= least:
-        return 0
-    return int(log(before / least) / -log(1 - gain) + 1e-9)
 
 
 def _too_little(acting: Acting, outlook: Outlook) -> str:
