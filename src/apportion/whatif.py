@@ -75,8 +75,6 @@ def grow(group: Group, topic: str, n: int) -> Group:
         raise BadInput(f"grow {topic}", count(n, "partition"), f"more than the {old} there are: a topic never shrinks")
     if n - old + group.P > MOST_PARTITIONS:
         raise BadInput(f"grow {topic}", count(n, "partition"), f"at most {MOST_PARTITIONS:,} in the whole group")
-    if (grown := edits.with_partitions(group, group.topics.index(topic), np.arange(old, n))) is not None:
-        return grown
     raw = group_to_dict(group)
     logs_known = bool(group.lag_known[of_topic].any())
     raw["topics"][topic] = _grown(raw["topics"].get(topic, 0), old, n, logs_known)

@@ -1,9 +1,10 @@
-"""A group with members more or less, or a topic with more partitions, made on the group's own arrays.
+"""A group with members more or less, made on the group's own arrays.
 
 What is given is what ``build`` makes of the group's group.json with the same change in it, array for array; that way
-takes a dictionary for each partition, and a scenario for each of a cluster's groups takes it three times. A group whose
-arrays are not those that ``build`` would make of it, or whose topics or racks may vanish with a member, is refused
-(``None``) and has to go that way.
+takes a dictionary for each partition, and a rolling restart takes it twice for each member: 0.9 s of CPU in place of
+0.16 with 100 members and 5,000 partitions, 1.5 in place of 0.26 with 200 and 2,000. A group whose arrays are not those
+that ``build`` would make of it, or whose topics or racks may vanish with a member, is refused (``None``) and has to go
+that way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from apportion.arrays import NOBODY, UNKNOWN, Ints, Longs, ints
+from apportion.arrays import NOBODY, UNKNOWN, Ints, ints
 from apportion.model.build import MemberColumns, Raw, by_first_member, member_columns, member_order
 from apportion.model.facts import MEMBER_FIELDS, UNSET
 from apportion.model.group import Claims, Group, MemberState, Offsets, Racks
@@ -40,43 +41,6 @@ def with_changed_members(given: Group, gone: Collection[int], joining: Mapping[s
         group, np.delete(np.arange(group.M), list(gone)), comers, topic, [rack[r] for r in comers.rack]
     )
     return changed if changed.racks is None or _all_used(changed.racks) else None
-
-
-def with_partitions(given: Group, topic: int, numbers: Ints) -> Group | None:
-    """The group with partitions more of a topic, that nobody holds and no rack is known of.
-
-    topic
-        Its place among the group's topics.
-    numbers
-        Ids above all that the topic has, ascending. Where the lag of one of the topic's partitions is known, the new
-        ones' logs are known to be empty.
-    """
-    group = _as_built(given)
-    if group is None:
-        return None
-    at, more = int(group.start[topic + 1]), len(numbers)
-    start = group.start.copy()
-    start[topic + 1 :] += more
-    offsets, weight = group.offsets, group.weight
-    if offsets is not None:
-        log = 0 if group.lag_known[group.partitions(topic)].any() else UNKNOWN
-        offsets = Offsets(
-            _inserted(offsets.begin, at, log, more), _inserted(offsets.end, at, log, more),
-            _inserted(offsets.committed, at, UNKNOWN, more), _inserted(offsets.lag, at, UNKNOWN, more),
-        )  # fmt: skip
-    racks, claims = group.racks, group.claims
-    return replace(
-        group,
-        start=start,
-        number=np.concatenate([group.number[:at], numbers, group.number[at:]]),
-        claims=replace(
-            claims,
-            partition=np.where(claims.partition < at, claims.partition, claims.partition + more),
-        ),
-        racks=racks and replace(racks, set_of=_inserted(racks.set_of, at, UNKNOWN, more)),
-        offsets=offsets,
-        weight=weight if weight is None else np.insert(weight, at, np.full(more, np.nan)),
-    )
 
 
 def _of_members(
@@ -190,7 +154,3 @@ def _some(offsets: Offsets | None) -> Offsets | None:
 
 def _ordered(names: Sequence[str | None], order: Ints) -> tuple[str | None, ...]:
     return tuple([names[m] for m in order.tolist()])
-
-
-def _inserted(column: Longs, at: int, value: int, count: int) -> Longs:
-    return np.concatenate([column[:at], np.full(count, value), column[at:]])
