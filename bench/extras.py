@@ -19,12 +19,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 from apportion.assignors import find
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.options import Options
+from apportion.clients.group.topic_metadata import ClientMetadata
 from bench.cells import Cell
 from bench.leader import kafka_python, logged, metadata
 from bench.matrix import planned, timed
@@ -174,24 +176,11 @@ def large_one(path: str, client: str) -> list[Row]:
     ]
 
 
-class _Sizes:
-    """Cluster metadata that are sizes of topics and nothing else."""
-
-    def __init__(self, sizes: dict[str, int]) -> None:
-        self._sizes = sizes
-
-    def partitions(self, topic: str) -> range | None:
-        """All ids from 0 on."""
-        return range(self._sizes[topic]) if topic in self._sizes else None
-
-    def racks(self, topic: str) -> dict[int, list[str]]:
-        """None is known."""
-        return {}
-
-
 def _bridge_call(sizes: dict[str, int], ids: list[str], sent: list[bytes]) -> Callable[[], dict[str, bytes]]:
     bridge = Bridge("cooperative-sticky", Options())
-    return lambda: bridge.lead(JoinedGroup(ids, [None] * len(ids), sent), _Sizes(sizes), "bench", 6)
+    tables = {topic: dict.fromkeys(range(size)) for topic, size in sizes.items()}
+    view = ClientMetadata(SimpleNamespace(_partitions=tables), "replicas")
+    return lambda: bridge.lead(JoinedGroup(ids, [None] * len(ids), sent), view, "bench", 6)
 
 
 def _memory_mb(field: str) -> float:

@@ -10,6 +10,8 @@ from apportion.clients.group.joined_group import JoinedGroup
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.subscription import Subscription, write_subscription
 
+from .metadata import as_client
+
 
 class JoiningMember(NamedTuple):
     """One member at the door: who it is and what it sent."""
@@ -28,5 +30,5 @@ def assign(
         [member.instance_id for member in members],
         [write_subscription(member.subscription) for member in members],
     )
-    answers = leader.lead(joined, cluster, group, generation)
+    answers = leader.lead(joined, as_client(cluster), group, generation)
     return {member: read_assignment(answer) for member, answer in answers.items()}

@@ -20,6 +20,8 @@ from apportion.testing import ContractBroken, check_assignor
 from apportion.wire.assignment import Assignment, read_assignment
 from apportion.wire.subscription import write_subscription
 
+from .metadata import as_client
+
 
 class Topics:
     """Four partitions of each topic."""
@@ -89,7 +91,7 @@ CODECS = [InJson(), Forgetful(), Old(), Broken(), Stateless(), InUserData(), InS
 
 def answered(strategy: Any, sent: dict[str, Subscription]) -> dict[str, Assignment]:
     joined = JoinedGroup(list(sent), [None] * len(sent), [write_subscription(one) for one in sent.values()])
-    answers = Bridge(strategy, Options()).lead(joined, Topics())
+    answers = Bridge(strategy, Options()).lead(joined, as_client(Topics()))
     return {member: read_assignment(raw) for member, raw in answers.items()}
 
 

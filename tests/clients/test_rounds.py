@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.clients.joining import JoiningMember, assign
+from tests.clients.metadata import as_client
 
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
@@ -106,7 +107,7 @@ def test_each_task_of_odd_groups_runs_on_one_member(seed: int) -> None:
             [write_subscription(one) for one in said.values()],
         )  # fmt: skip
         leader = draw.choice(list(bridges.values()))
-        given = leader.lead(joined, Gaps(sizes), "g", generation)
+        given = leader.lead(joined, as_client(Gaps(sizes)), "g", generation)
         members = [JoiningMember(who, None, one) for who, one in said.items()]
         again = assign(leader, members, Gaps(sizes), "g", generation)
         assert {who: write_assignment(one) for who, one in again.items()} == given

@@ -142,7 +142,7 @@ class LeadersView(NamedTuple):
     """What a leader saw of a group, as in ``Group``: members, topics, sizes (T,); without the group's larger arrays.
 
     subscriptions
-        The distinct ones and which one each member has; None where everybody wants every topic.
+        The distinct ones and which one each member has.
     withheld
         Whether anything was, in that round.
     """
@@ -151,22 +151,15 @@ class LeadersView(NamedTuple):
     size: Sequence[int]
     members: tuple[str, ...]
     instance_ids: tuple[str | None, ...]
-    subscriptions: tuple[tuple[Ints, ...], Ints] | None = None
+    subscriptions: tuple[Sequence[Ints], Ints]
     withheld: bool = False
 
     @classmethod
     def of(cls, group: Group, withheld: bool) -> LeadersView:
         """What counts of a group for the next time."""
         sizes = (group.start[1:] - group.start[:-1]).tolist()
-        equal = len(group.subscriptions) == 1 and len(group.subscriptions[0]) == group.T
-        subscriptions = None if equal else (group.subscriptions, group.subscription_of)
+        subscriptions = (group.subscriptions, group.subscription_of)
         return cls(group.topics, sizes, group.members, group.instance_ids, subscriptions, withheld)
-
-    def wishes(self) -> tuple[tuple[Ints, ...], Ints]:
-        """The distinct subscriptions, and which one each member has."""
-        if self.subscriptions is not None:
-            return self.subscriptions
-        return (np.arange(len(self.topics)),), np.zeros(len(self.members), dtype=np.int64)
 
     def label(self) -> tuple[str, ...]:
         """(M,) a static member keeps its name over a restart, so that a restart is no cause by itself."""
@@ -212,13 +205,14 @@ def _compare(before: LeadersView, now: LeadersView) -> list[str]:
 
 def _changed(before: LeadersView, now: LeadersView, before_label: tuple[str, ...], label: tuple[str, ...]) -> list[str]:
     """Members of both times whose topics differ; the labels (M,) of both times are at hand."""
-    if before.subscriptions is now.subscriptions is None and before.topics == now.topics:
+    lists = before.subscriptions[0], now.subscriptions[0]
+    if before.topics == now.topics and [*map(len, lists)] == [1, 1] and np.array_equal(lists[0][0], lists[1][0]):
         return []
     number: dict[frozenset[str], int] = {}
 
     def wish_of(seen: LeadersView) -> list[int]:
         """(M,) a number for each member's set of topics, the same in both times."""
-        lists, list_of = seen.wishes()
+        lists, list_of = seen.subscriptions
         numbers = [number.setdefault(frozenset(seen.topics[t] for t in topics), len(number)) for topics in lists]
         return [numbers[k] for k in list_of.tolist()]
 

@@ -35,7 +35,7 @@ from apportion.clients.group.broker_takeover import policy
 from apportion.clients.group.joined_group import JoinedGroup, Memories
 from apportion.clients.group.member_facts import FactSource, MemberFacts
 from apportion.clients.group.options import OffsetFeed, Options
-from apportion.clients.group.topic_metadata import ClusterMetadata, Topic, describe_topics
+from apportion.clients.group.topic_metadata import ClientMetadata, Topic, describe_topics
 from apportion.clients.group.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
 from apportion.clients.rebalance import Causes, LeadersView, OnPlan, PlannedRebalance, line_of, record
 from apportion.defaults import DEFAULT_ASSIGNOR
@@ -164,7 +164,7 @@ class Bridge:
     def lead(
         self,
         joined: JoinedGroup,
-        cluster: ClusterMetadata,
+        cluster: ClientMetadata,
         group: str = "",
         generation: int | None = None,
         began: float | None = None,
@@ -218,7 +218,7 @@ class Bridge:
         return plan, "" if watched is None else watched.why
 
     def _group(
-        self, joined: JoinedGroup, memories: Memories, cluster: ClusterMetadata, group: str
+        self, joined: JoinedGroup, memories: Memories, cluster: ClientMetadata, group: str
     ) -> tuple[Group, Ints]:
         """The group, and the place among ``joined`` of each of its members."""
         wanted = joined.topics

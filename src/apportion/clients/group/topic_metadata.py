@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from apportion.model.build import ReplicaRacks
 
@@ -22,18 +22,6 @@ _NAME: Final = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
 def can_exist(topic: str) -> bool:
     """Whether Kafka lets a topic have this name (``Topic.validate``); at others a client fails before it has asked."""
     return _NAME.fullmatch(topic) is not None
-
-
-class ClusterMetadata(Protocol):
-    """What a client knows of topics, in memory."""
-
-    def partitions(self, topic: str) -> Iterable[int] | None:
-        """Partition ids, none below 0 or twice; None where the client has no metadata of the topic (yet)."""
-        ...
-
-    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
-        """Partition id to the racks that hold a replica."""
-        ...
 
 
 class ClientMetadata:
@@ -96,14 +84,11 @@ class ClientMetadata:
 
 
 def describe_topics(
-    cluster: ClusterMetadata, topics: Iterable[str], *, racks: bool
+    cluster: ClientMetadata, topics: Iterable[str], *, racks: bool
 ) -> tuple[dict[str, Topic], ReplicaRacks | None]:
-    """The topics that are known: how many partitions, or entries; and the racks, where they are asked for apart."""
-    if isinstance(cluster, ClientMetadata):
-        tables: Mapping[str, Collection[int]] = cluster.tables()[0]
-        known = {topic: tables[topic] for topic in topics if topic in tables}
-    else:
-        known = {topic: list(ids) for topic in topics if (ids := cluster.partitions(topic)) is not None}
+    """The topics that are known: how many partitions, or entries; and the racks, where they are asked for."""
+    tables: Mapping[str, Collection[int]] = cluster.tables()[0]
+    known = {topic: tables[topic] for topic in topics if topic in tables}
     counts, sums = list(map(len, known.values())), list(map(sum, known.values()))
     counted: dict[str, Topic] = dict(zip(known, counts, strict=True))
     # Different ids, none below 0: there is no smaller sum than that of 0 and so on, and no other way to it.
@@ -114,17 +99,8 @@ def describe_topics(
                 counted[topic] = _entries(ids)
     if not racks:
         return counted, None
-    if isinstance(cluster, ClientMetadata):
-        numbers = {topic: cluster.rack_numbers(topic) for topic in counted}
-        return counted, ReplicaRacks(cluster.rack_lists(), numbers)
-    described: dict[str, Topic] = {}
-    for topic, description in counted.items():
-        where = cluster.racks(topic)
-        numbers_of = (
-            range(description) if isinstance(description, int) else [entry["partition"] for entry in description]
-        )
-        described[topic] = [{"partition": p, "racks": list(where.get(p, ()))} for p in numbers_of]
-    return described, None
+    numbers = {topic: cluster.rack_numbers(topic) for topic in counted}
+    return counted, ReplicaRacks(cluster.rack_lists(), numbers)
 
 
 def _entries(ids: Iterable[int]) -> list[dict[str, Any]]:

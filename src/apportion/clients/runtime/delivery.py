@@ -142,7 +142,7 @@ class ExactlyOnce(Delivery):
                 return
             raise
         for state, _ in written:
-            ledger.held.pop(state.task, None)
+            ledger.held.well(state.task)
         ledger.keep(written)
 
     def lose(self, ledger: Ledger, lost: Collection[Task]) -> None:

@@ -13,6 +13,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 
+from apportion.clients.runtime.back_off import BackOff
 from apportion.clients.runtime.input_watch import InputWatch
 from apportion.clients.runtime.restore import EPOCH, Restorer
 from apportion.clients.runtime.sending import Outbox, Output, RunningTask, Unanswered
@@ -86,7 +87,7 @@ class Ledger:
     """The tasks that run here, with all of theirs that is not committed, and the outputs of them all.
 
     held
-        Task to when it may begin again, and how long it waits this time.
+        Tasks that may begin again only after a while: their changelogs refused something.
     undone
         How often all that was not committed was thrown away.
     stopped
@@ -104,7 +105,7 @@ class Ledger:
     ) -> None:
         self.consumer, self.outbox = consumer, Outbox()
         self.running: dict[Task, RunningTask] = {}
-        self.held: dict[Task, tuple[float, float]] = {}
+        self.held = BackOff[Task](*HOLD_S)
         self.undone = self.stopped = 0
         self._topology, self._delivery, self._watch = topology, delivery, watch
         self._restorer, self._tell = restorer, tell
@@ -151,12 +152,9 @@ class Ledger:
 
     def hold(self, state: RunningTask) -> None:
         """Begin a task again only after a while, ever longer: what is refused of it undoes others' work each time."""
-        first, longest = HOLD_S
-        wait = min(longest, 2 * self.held.get(state.task, (0.0, first / 2))[1])
-        self.held[state.task] = (time.monotonic() + wait, wait)
         log.warning(
             "what task %s changed was refused (%s): it waits for %g s and is done again then, the others go on",
-            *(state.task, state.error, wait),
+            *(state.task, state.error, self.held.failed(state.task)),
         )
 
     def stateful(self, task: Task) -> bool:

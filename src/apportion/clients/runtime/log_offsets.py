@@ -20,14 +20,14 @@ from kafka.consumer.fetcher import Fetcher
 from kafka.errors import KafkaError
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
 
-from apportion.server_side.java_hash import string_hash
+from apportion.clients.runtime.back_off import BackOff
+from apportion.sources.cluster import OFFSETS, partition_of_group
 from apportion.wire.primitives import uuid_text
 
 DEADLINE_S: Final = 1.0
 """How long the answers of all leaders may take together."""
 BACK_OFF_S: Final = (1.0, 30.0)
 """Wait before a silent leader is asked again: doubled each time, from the first to the second."""
-COMMITS: Final = "__consumer_offsets"
 EARLIEST: Final = -2
 LATEST: Final = -1
 DELETE_RETENTION_MS: Final = 86_400_000
@@ -44,7 +44,7 @@ class LogOffsets:
         # The end is the high watermark: what may yet be aborted lies before it, and is waited for.
         settings = {**consumer.config, "isolation_level": "read_uncommitted"}
         self._fetcher = Fetcher(consumer._client, consumer._subscription, **settings)
-        self._silent: dict[int, tuple[float, float]] = {}
+        self._silent = BackOff[int](*BACK_OFF_S)
         self._retention_ms: dict[str, int] = {}
 
     def begin(self, pairs: Iterable[Any]) -> dict[Any, int]:
@@ -86,16 +86,13 @@ class LogOffsets:
     def held_commit(self, group: str, pair: Any) -> str:
         """What keeps a group's committed offset of a partition from being told, and which command ends it."""
         start = f"the committed offset of {pair.topic}, partition {pair.partition}, is not told"
-        self._cluster.add_topic(COMMITS)
+        self._cluster.add_topic(OFFSETS)
         with suppress(KafkaError):
             self._wait(self._cluster.request_update(), DEADLINE_S)
-        count = len(self._cluster.partitions_for_topic(COMMITS) or ())
+        count = len(self._cluster.partitions_for_topic(OFFSETS) or ())
         if not count:
-            return f"{start}, and this user may not see {COMMITS}"
-        hashed = string_hash(group)
-        # Kafka's Utils.abs of Java's int, which knows no absolute value of the least number.
-        partition = (abs(hashed - (hashed >> 31 << 32)) & 0x7FFFFFFF) % count
-        return f"{start}: {self._open_transaction(TopicPartition(COMMITS, partition))}"
+            return f"{start}, and this user may not see {OFFSETS}"
+        return f"{start}: {self._open_transaction(TopicPartition(OFFSETS, partition_of_group(group, count)))}"
 
     def _open_transaction(self, pair: Any) -> str:
         """The oldest transaction that is open in a partition, in words."""
@@ -125,7 +122,7 @@ class LogOffsets:
         by_leader: dict[int, dict[Any, tuple[int, int]]] = {}
         for pair in pairs:
             leader = self._cluster.leader_for_partition(pair)
-            if leader not in (None, -1) and now >= self._silent.get(leader, (0.0, 0.0))[0]:
+            if leader not in (None, -1) and not self._silent.waits(leader):
                 by_leader.setdefault(leader, {})[pair] = (spec, -1)
         questions = {
             leader: self._manager.call_soon(self._fetcher._send_list_offsets_request, leader, offset_specs)
@@ -138,7 +135,7 @@ class LogOffsets:
             except KafkaError:
                 self._wait_longer(leader)
                 continue
-            self._silent.pop(leader, None)
+            self._silent.well(leader)
             offsets |= {pair: at.offset for pair, at in answer.items()}
             self._look_again(refused)
         return offsets
@@ -148,9 +145,7 @@ class LogOffsets:
 
     def _wait_longer(self, leader: int) -> None:
         """Leave a silent leader alone for a while, and look whether its partitions have another one by now."""
-        first, longest = BACK_OFF_S
-        wait = min(longest, 2 * self._silent.get(leader, (0.0, first / 2))[1])
-        self._silent[leader] = (time.monotonic() + wait, wait)
+        self._silent.failed(leader)
         self._look_again((leader,))
 
     def _look_again(self, stale: Collection[Any]) -> None:

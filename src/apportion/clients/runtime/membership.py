@@ -51,8 +51,7 @@ class Membership:
     @property
     def awaited(self) -> set[Task]:
         """Those of them that are not held back."""
-        now = time.monotonic()
-        return {task for task in self.restoring if self._ledger.held.get(task, (0.0, 0.0))[0] <= now}
+        return {task for task in self.restoring if not self._ledger.held.waits(task)}
 
     @property
     def lag(self) -> dict[Task, int]:

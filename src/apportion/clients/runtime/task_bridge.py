@@ -17,7 +17,7 @@ from apportion.assignors.streams import Streams
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.options import Options
-from apportion.clients.group.topic_metadata import ClusterMetadata
+from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.clients.rebalance import line_of
 from apportion.strategy.codec import Holding
 from apportion.tasks.application_state import Process
@@ -120,7 +120,7 @@ class TaskBridge(Bridge):
     def lead(
         self,
         joined: JoinedGroup,
-        cluster: ClusterMetadata,
+        cluster: ClientMetadata,
         group: str = "",
         generation: int | None = None,
         began: float | None = None,
@@ -163,7 +163,7 @@ class TaskBridge(Bridge):
         return excluded
 
     def _sources(
-        self, cluster: ClusterMetadata, racks: bool
+        self, cluster: ClientMetadata, racks: bool
     ) -> tuple[dict[str, int], dict[tuple[str, int], frozenset[str]] | None]:
         """Partition counts of the source topics, and racks of their replicas where any member tells its own."""
         topics = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
