@@ -6,31 +6,35 @@ Int64 here.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import (
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Int64,
-    Schema,
-    TaggedFields,
-)
+from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 _TEXT = CompactString("utf-8")
-_ASSIGNMENT = Schema(
-    (
-        "topic_partitions",
-        CompactArray(
-            ("id_high", Int64),
-            ("id_low", Int64),
-            ("topic_name", _TEXT),
-            ("partitions", CompactArray(Int32)),
-            ("tags", TaggedFields),
-        ),
-    ),
-    ("tags", TaggedFields),
+
+
+def _fields(**types: Any) -> list[tuple[str, Any]]:
+    """A structure's fields in their order, with tags behind them, as in each flexible version."""
+    return [*types.items(), ("tags", TaggedFields)]
+
+
+_TOPICS = CompactArray(*_fields(id_high=Int64, id_low=Int64, topic_name=_TEXT, partitions=CompactArray(Int32)))
+_MEMBER = _fields(
+    **dict.fromkeys(("member_id", "instance_id", "rack_id"), _TEXT),
+    member_epoch=Int32,
+    **dict.fromkeys(("client_id", "client_host"), _TEXT),
+    subscribed_topic_names=CompactArray(_TEXT),
+    subscribed_topic_regex=_TEXT,
+    **dict.fromkeys(("assignment", "target_assignment"), Schema(*_fields(topic_partitions=_TOPICS))),
+)
+_GROUP = _fields(
+    error_code=Int16,
+    **dict.fromkeys(("error_message", "group_id", "group_state"), _TEXT),
+    **dict.fromkeys(("group_epoch", "assignment_epoch"), Int32),
+    assignor_name=_TEXT,
+    members=CompactArray(*_MEMBER),
+    authorized_operations=Int32,
 )
 
 
@@ -39,40 +43,7 @@ class GroupDescribeResponse(Response):  # type: ignore[misc]
 
     API_KEY = 69
     API_VERSION = 0
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "groups",
-            CompactArray(
-                ("error_code", Int16),
-                ("error_message", _TEXT),
-                ("group_id", _TEXT),
-                ("group_state", _TEXT),
-                ("group_epoch", Int32),
-                ("assignment_epoch", Int32),
-                ("assignor_name", _TEXT),
-                (
-                    "members",
-                    CompactArray(
-                        ("member_id", _TEXT),
-                        ("instance_id", _TEXT),
-                        ("rack_id", _TEXT),
-                        ("member_epoch", Int32),
-                        ("client_id", _TEXT),
-                        ("client_host", _TEXT),
-                        ("subscribed_topic_names", CompactArray(_TEXT)),
-                        ("subscribed_topic_regex", _TEXT),
-                        ("assignment", _ASSIGNMENT),
-                        ("target_assignment", _ASSIGNMENT),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-                ("tags", TaggedFields),
-            ),
-        ),
-        ("tags", TaggedFields),
-    )
+    SCHEMA = Schema(*_fields(throttle_time_ms=Int32, groups=CompactArray(*_GROUP)))
 
 
 class GroupDescribeRequest(RequestStruct):  # type: ignore[misc]
@@ -82,11 +53,7 @@ class GroupDescribeRequest(RequestStruct):  # type: ignore[misc]
     API_KEY = 69
     API_VERSION = 0
     RESPONSE_TYPE = GroupDescribeResponse
-    SCHEMA = Schema(
-        ("group_ids", CompactArray(_TEXT)),
-        ("include_authorized_operations", Boolean),
-        ("tags", TaggedFields),
-    )
+    SCHEMA = Schema(*_fields(group_ids=CompactArray(_TEXT), include_authorized_operations=Boolean))
 
 
 class GroupDescribe(Request[GroupDescribeRequest]):  # type: ignore[misc]
