@@ -136,16 +136,7 @@ class TaskRunner:
         connection: Mapping[str, Any] | None = None,
         consumer: Mapping[str, Any] | None = None,
     ) -> None:
-        for name in consumer or {}:
-            if name.startswith(("security_", "sasl_", "ssl_")):
-                raise BadInput(
-                    f"consumer[{name!r}]", "a setting of the group's consumer alone", "it in connection={...}"
-                )
-            # Other readers than those of committed records get offsets that a transaction may yet change.
-            if name in OWN_SETTINGS or (name == "isolation_level" and guarantee == "exactly_once"):
-                raise BadInput(f"consumer[{name!r}]", "a setting that the runner makes itself", "none there")
-        if guarantee not in get_args(Guarantee):
-            raise BadInput("guarantee", repr(guarantee), " or ".join(get_args(Guarantee)))
+        _check_settings(consumer or {}, guarantee)
         self.topology, self.settings, self.tags = topology, settings or TaskSettings(), dict(tags or {})
         self.application = application
         self._listeners = {"active": on_active, "standby": on_standby, "close": on_close}
@@ -405,6 +396,22 @@ class TaskRunner:
         hook = self._listeners[role]
         if hook is not None:
             hook(task)
+
+
+def _check_settings(consumer: Mapping[str, Any], guarantee: Guarantee) -> None:
+    """Refuse what the runner sets itself, and what all three of its clients need.
+
+    Raises
+        BadInput
+    """
+    if guarantee not in get_args(Guarantee):
+        raise BadInput("guarantee", repr(guarantee), " or ".join(get_args(Guarantee)))
+    for name in consumer:
+        if name.startswith(("security_", "sasl_", "ssl_")):
+            raise BadInput(f"consumer[{name!r}]", "a setting of the group's consumer alone", "it in connection={...}")
+        # Other readers than those of committed records get offsets that a transaction may yet change.
+        if name in OWN_SETTINGS or (name == "isolation_level" and guarantee == "exactly_once"):
+            raise BadInput(f"consumer[{name!r}]", "a setting that the runner makes itself", "none there")
 
 
 def _check_topics(topology: Topology, consumer: KafkaConsumer) -> None:
