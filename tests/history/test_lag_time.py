@@ -214,25 +214,6 @@ def test_partitions_beside_each_other_do_not_touch_each_other(grown: list[tuple[
     assert all(one.catch_up_s is None or one.catch_up_s >= 0 for one in alone)
 
 
-@given(st.lists(st.lists(st.integers(-1, 40), min_size=3, max_size=3), max_size=9))
-def test_samples_taken_together_are_those_of_each(table: list[list[int]]) -> None:
-    """A table with holes, as a server keeps it, and pairs, as a dump gives them."""
-    at = 1000 * np.arange(len(table), dtype=np.float64)
-    one = Samples.of_table(at, np.array(table, dtype=np.int64).reshape(-1, 3))
-    pairs = [[(1000 * i, row[p]) for i, row in enumerate(table) if row[p] >= 0] for p in range(3)]
-    other = Samples.of(pairs)
-    assert (one.at.tolist(), one.offset.tolist(), one.start.tolist()) == (
-        other.at.tolist(), other.offset.tolist(), other.start.tolist(),
-    )  # fmt: skip
-    halves = Samples.joined([Samples.of(pairs[:1]), Samples.of(pairs[1:])])
-    assert (halves.offset.tolist(), halves.start.tolist()) == (other.offset.tolist(), other.start.tolist())
-    chosen = one.of_columns(np.array([2, -1, 0, 2]))
-    again = Samples.of([pairs[2], [], pairs[0], pairs[2]])
-    assert (chosen.at.tolist(), chosen.offset.tolist(), chosen.start.tolist()) == (
-        again.at.tolist(), again.offset.tolist(), again.start.tolist(),
-    )  # fmt: skip
-
-
 def test_a_speed_is_told_from_busy_intervals_alone_and_only_from_enough() -> None:
     busy = Series([(0, 10_000), (40_000, 10_000)], [(0, 0), (20_000, 2000), (40_000, 6000)])
     speed = speed_of([busy], 0, 40_000)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import product
-from pathlib import Path
 from random import Random
 
 import pyarrow as pa
-import pytest
 
 from apportion.pipeline import end_samples
-from tools import tables as documents
 
 
 def moment(ms: int) -> datetime:
@@ -32,14 +29,3 @@ def test_of_samples_that_differ_in_one_thing_the_greater_stays_whatever_order_th
     late = [{**rows[0], "at": moment(5), "end": end} for end in (4, None, 6)]
     left = end_samples.thinned_samples(pa.Table.from_pylist(late, end_samples.ENDS)).to_pylist()
     assert [one["end"] for one in left] == [None, 4, 6]
-
-
-def test_all_documents_are_written_below_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["documents", str(tmp_path)])
-    for _ in range(2):
-        documents.main()
-        written = {
-            str(file.relative_to(tmp_path)): file.read_text(encoding="utf-8")
-            for file in tmp_path.rglob("*") if file.is_file()
-        }  # fmt: skip
-        assert written == {name: text() for name, text in documents.documents().items()}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,8 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from apportion.demo import dump
 from apportion.errors import UnknownName
 from apportion.history.stood_still import standstills
-from apportion.history.switch_measures import GroupFacts
-from apportion.history.switching import switch
 from apportion.model.group import Group, Offsets
 from apportion.model.group_json import read_group
 from apportion.serve import advice
@@ -41,7 +37,6 @@ from apportion.serve.names import shown_ids
 from apportion.serve.past import GroupPast
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import CAUSES, GroupState, Snapshot
-from apportion.serve.switched import Switches, switch_of
 from apportion.sighting.governed import CarriedPlan
 from apportion.sources.cluster import partition_of_group
 from apportion.sources.cluster_round import DescribedGroup, Round, TopicLog
@@ -249,28 +244,6 @@ def test_client_ids_are_taken_out_of_member_ids_and_these_stay_different() -> No
     shown = shown_ids(members)
     assert len(set(shown.values())) == 5
     assert not any("ann" in name or "bob" in name for name in shown.values())
-
-
-def test_shown_ids_that_collide_are_told_apart_in_the_order_of_members_however_many() -> None:
-    """Against the plainest count: the next number that nobody has, also where a member is called like a shown one."""
-    rng = random.Random(5)
-    for _ in range(50):
-        members = {
-            rng.choice(["a-", "1-", "member-", "x"]) + rng.choice(["", "1", "2", "a", "ba", "member", "2-a"]): {
-                "client_id": rng.choice([None, "", "a", "1", "member"])
-            }
-            for _ in range(rng.randrange(12))
-        }
-        taken: list[str] = []
-        for member in sorted(members):
-            client = members[member]["client_id"]
-            bare = member.removeprefix(f"{client}-") if client else member
-            bare = "member" if not bare or (client and client in bare) else bare
-            names = [bare, *(f"{bare}-{n}" for n in range(2, 30))]
-            taken.append(next(name for name in names if name not in taken))
-        assert shown_ids(members) == dict(zip(sorted(members), taken, strict=True))
-    many = {f"1-{n:04x}-1": {"client_id": "1"} for n in range(3_000)}
-    assert sorted(shown_ids(many).values()) == sorted(["member", *(f"member-{n}" for n in range(2, 3_001))])
 
 
 THE_COLLECTORS = {
@@ -482,33 +455,6 @@ def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_
     assert after(121) == (True, 110)
     assert after(130, one) == (False, None)
     assert after(400, all_listed=False) == (False, 130), "a broker that lists nothing says nothing of its groups"
-
-
-def test_what_a_switch_would_do_is_worked_out_with_the_members_own_ids_and_told_under_those_that_may_be_shown() -> None:
-    """Its history is what the server has seen; with the group unchanged it is not worked out again."""
-    one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 7})
-    (state,) = snapshot(one, settings=ServerSettings()).groups.values()
-    for at, held in ((1_000, ([0, 1, 2, 3], [])), (2_000, ([0, 1], [2, 3]))):
-        owned = dict(zip(MEMBERS, held, strict=True))
-        members = {m: {**one.facts["members"][m], "owned": {"clicks": owned[m]}} for m in MEMBERS}
-        state.past.describe({**one.facts, "members": members, "generation": at}, at, following=False)
-    told = switch_of(state)
-    assert told is not None
-    expected = switch(state.as_described, GroupFacts("classic", "range"))
-    assert told.online.owner.tolist() == expected.online.owner.tolist()
-    assert told.history is not None
-    assert (told.history["generations"], told.history["recorded"]) == (2, 2)
-    assert not re.search(r"cli-\d", json.dumps(told.to_dict()))
-    assert "cli-1" in json.dumps(expected.to_dict())
-    switches = Switches()
-    first = switches.drawn(state)
-    assert first["switch"]["online"] == told.online.owner.tolist()
-    assert switches.drawn(replace(state, seen=5.0)) is first
-    assert switches.answer(state) is switches.answer(replace(state, seen=5.0)) is not None
-    assert switches.drawn(replace(state, gone=True)) == {}
-    for n in range(70):
-        switches.drawn(replace(state, sighting=replace(state.sighting, group=replace(state.group, name=f"g-{n}"))))
-    assert len(switches._kept) == 64
 
 
 def test_a_group_that_a_broker_does_not_list_after_its_return_is_unknown_until_it_had_time_to_load() -> None:

@@ -15,7 +15,6 @@ import apportion
 from apportion.errors import BadInput
 from apportion.tasks.application_state import ApplicationState, Process
 from apportion.tasks.assignor import TaskAnswer, caught_up
-from apportion.tasks.place import Placing, place
 from apportion.tasks.plan import TaskPlan, plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
@@ -376,9 +375,3 @@ def test_without_a_solver_every_task_still_has_a_place_and_nothing_is_called_pro
     check_goals(plan.application, plan)
     assert plan.answer.proof["balance"] == "heuristic"
     assert plan.measures["load_max"] - plan.measures["load_min"] <= 1
-
-
-def test_a_placing_without_any_task_is_empty_and_proved() -> None:
-    empty = np.zeros((0, 2), dtype=np.int64)
-    owner, proved = place(Placing(empty.astype(bool), empty, np.ones(2, dtype=np.int64), np.zeros(2, dtype=np.int64)))
-    assert (len(owner), proved) == (0, True)

@@ -10,10 +10,9 @@ from tests.whatif.test_whatif import RAW
 from tests.whatif.test_whole_answers import Wrong
 
 import apportion
-from apportion import comparison, planning, rollouts, whatif
-from apportion.errors import ApportionError, BrokenAssignor
+from apportion import comparison, rollouts, whatif
+from apportion.errors import ApportionError
 from apportion.model.group_json import read_group
-from apportion.model.plan import Answer, Plan
 from apportion.rollouts import MembershipChange, Times
 
 HOSTS: dict[str, Any] = {
@@ -107,15 +106,6 @@ def test_a_set_number_is_set_and_the_rest_is_as_it_was() -> None:
     assert whatif.grow(read_group(empty), "t", 2).P == 3
 
 
-def plans(answers: dict[str, list[int]], raw: dict[str, Any]) -> list[Plan]:
-    """Plans of known names with owners made by hand."""
-    group = read_group(raw)
-    return [
-        Plan(group, name, {}, Answer(np.array(owner)), name.startswith("cooperative"))
-        for name, owner in answers.items()
-    ]  # fmt: skip
-
-
 def test_strategies_are_compared_once_each_in_the_order_of_the_asker() -> None:
     def names(*arguments: Any, **named: Any) -> list[str]:
         return [comparison.named(plan) for plan in comparison.compare(RAW, *arguments, **named).plans]
@@ -130,20 +120,3 @@ def test_strategies_are_compared_once_each_in_the_order_of_the_asker() -> None:
         "lag-aware", "lag-aware max_skew=2", "wrong",
     ]  # fmt: skip
     assert names(["streams"], settings={"stateless": "t,u"})[1:] == ["streams stateless=t,u"]
-
-
-def test_an_answer_is_held_against_the_group_partition_by_partition() -> None:
-    group = read_group(RAW)
-    for owner in ([1, 0, 2, 0, 2, -1], [-1] * 6, [1, 2, 2, 2, 2, 0]):
-        planning.check_owners("made", group, np.array(owner))
-        assert planning.plan(group, Wrong(np.array(owner))).owner.tolist() == owner  # type: ignore[arg-type]
-    wrong: tuple[Any, ...] = (
-        np.array([0, 0, 1, 0, 0, -1]), np.array([3, 0, 1, 1, 2, -2]), np.array([-5, 0, 1, 1, 2, 2]), np.zeros((6, 1)),
-        np.array([True] * 6), np.array([0, 0, 1, 1, 2, 2], dtype=np.uint8), [0] * 6, np.array([0, 1, 0]),
-    )  # fmt: skip
-    for owner in wrong:
-        with pytest.raises(BrokenAssignor) as error:
-            planning.check_owners("made", group, owner)
-        assert "made" in str(error.value), "the strategy is named"
-    nothing = read_group({"topics": {}, "members": {"a": {"topics": []}}})
-    planning.check_owners("made", nothing, np.array([], dtype=np.int64))

@@ -110,29 +110,6 @@ def test_what_cannot_be_asked_is_refused_in_one_sentence(name: str) -> None:
     assert str(error.value)[-1] in ".?)"
 
 
-@pytest.mark.slow
-def test_bounds_are_within_what_may_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert whatif.join(GROUP, 100_000).M == 100_003
-    assert whatif.change(GROUP, "join").members.count("join-1") == 1
-    assert whatif.change(GROUP, "lag t:0=9223372036854775807").lag[0] == 2**63 - 1
-    assert whatif.change(GROUP, " grow u:5 ").P == 7
-    monkeypatch.setattr(whatif, "MOST_PARTITIONS", 9)
-    assert whatif.change(GROUP, "grow u:7").P == 9
-    with pytest.raises(ApportionError, match=r"^grow u: found 8 partitions; needed at most 9 in the whole group\.$"):
-        whatif.change(GROUP, "grow u:8")
-    alone = read_group(
-        {"topics": {"t": [{"partition": 0, "racks": ["a"]}]}, "members": {"m": {"topics": ["t"], "rack": "a"}}}
-    )
-    with pytest.raises(
-        ApportionError, match=r"^lose-rack a: found nobody left in the group; needed a member that stays"
-    ):
-        whatif.change(alone, "lose-rack a")
-    assert whatif.change(GROUP, "capacity x=1").capacity.tolist() == [1, 1, 1]
-    assert len(rollouts.rollout(GROUP, ["rolling 3"])) == len(rollouts.rollout(GROUP, ["rolling 3"], "eager")) == 3
-    assert whatif.last_replicas(GROUP, "b") == {"t": [3]}
-    assert whatif.last_replicas(GROUP, "q") == {}
-
-
 def test_rounds_of_a_strategy_that_restores_state_are_one_plan() -> None:
     for step in ("join 1", "leave c-0", "join 2"):
         ((_, planned),) = whatif.what_if(STREAMS, [step], "streams")
