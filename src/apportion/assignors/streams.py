@@ -5,7 +5,7 @@ It does not speak Kafka Streams' byte protocol, create internal topics, or probe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, TypeVar
@@ -74,22 +74,24 @@ class Streams(TaskSettings):
         topology = self.topology(group)
         partitions = _partitions(group)
         members = [m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])]
-        if not members or not any(topology.counts(partitions)):
+        counts = topology.counts(partitions)
+        if not members or not any(counts):
             return Answer(np.full(group.P, NOBODY, dtype=np.int64), together=np.arange(group.P))
         if (answer := self._on_identical(group, topology, partitions, members)) is not None:
             return answer
-        task_of = _tasks_of_partitions(group, topology)
+        number_of, tasks = _task_numbers(group, topology, counts), topology.tasks(partitions)
+        together = np.where(number_of != NOBODY, number_of, len(tasks) + np.arange(group.P))
         racks = {} if self.rack_aware_assignment_strategy == "none" else _racks(group)  # else nobody asks for them
         wants = _wants(group, topology, partitions, members)
 
         def planned(of: Group) -> tuple[Ints, TaskPlan]:
-            plan = plan_tasks(topology, partitions, self._processes(of, task_of, members, wants), self, racks)
-            return _owners(of, task_of, plan), plan
+            plan = plan_tasks(topology, partitions, self._processes(of, number_of, tasks, members, wants), self, racks)
+            return _owners(of, number_of, tasks, plan), plan
 
         owner, plan = planned(group)
         state = plan.application
         if state.ran_at is None and state.threads.max() == 1:  # else the next round does not know what was whose host's
-            again = _as_next_round(group, owner, _numbers(task_of), planned)
+            again = _as_next_round(group, owner, together, planned)
             if again is not None:
                 owner, plan = again[0], plan.with_active(again[1].answer.active)
         return Answer(
@@ -102,8 +104,8 @@ class Streams(TaskSettings):
             },
             extra={"tasks": _fields(plan)},
             certificate=TaskReasons(topology, plan),
-            together=_numbers(task_of),
-            state=_state_after(group, task_of, plan),
+            together=together,
+            state=_restored(group, number_of, *_held(group, tasks, plan), np.arange(group.M)),
             waits=not plan.answer.settled,
         )
 
@@ -216,7 +218,7 @@ class Streams(TaskSettings):
         kept = np.arange(len(keepers))
 
         def whole() -> TaskPlan:
-            processes = self._processes(group, _tasks_of_partitions(group, topology), members, None)
+            processes = self._processes(group, task_of, topology.tasks(partitions), members, None)
             application = application_state(topology, partitions, processes)
             standby, warmup = np.zeros((2, *application.lag.shape), dtype=np.bool_)
             standby[kept, keepers] = True
@@ -248,15 +250,19 @@ class Streams(TaskSettings):
         return Topology(tuple(subtopologies))
 
     def _processes(
-        self, group: Group, task_of: list[Task | None], members: list[int], wants: Mapping[str, frozenset[int]] | None
-    ) -> list[Process]:
+        self, group: Group, number_of: Ints, tasks: Sequence[Task], members: list[int],
+        wants: Mapping[str, frozenset[int]] | None,
+    ) -> list[Process]:  # fmt: skip
         """Members as processes, or gathered by host; past active tasks are those whose partitions they own."""
         ran: dict[int, dict[Task, str | None]] = {m: {} for m in members}
         for p in np.flatnonzero(group.owner != NOBODY).tolist():
-            task, m = task_of[p], int(group.owner[p])
-            if task is not None and m in ran:
-                ran[m][task] = group.members[m]
-        copies = _copies(group, task_of, members)
+            n, m = int(number_of[p]), int(group.owner[p])
+            if n != NOBODY and m in ran:
+                ran[m][tasks[n]] = group.members[m]
+        copies: dict[int, dict[Task, int]] = {m: {} for m in members}
+        stated = (column.tolist() for column in _told_copies(group, number_of, ints(members)))
+        for n, place, lack in zip(*stated, strict=True):
+            copies[members[place]][tasks[n]] = lack
         processes = []
         for process_id, mine in _gathered(group, members, by_host=self.process == "host").items():
             lag: dict[Task, int] = {}
@@ -308,40 +314,13 @@ def _gathered(group: Group, members: list[int], *, by_host: bool) -> dict[str, l
     return gathered
 
 
-def _copies(group: Group, task_of: list[Task | None], members: list[int]) -> dict[int, dict[Task, int]]:
-    """Member to the tasks of which it tells state, and how many messages that lacks: 0 for a standby without a word.
-
-    Where it tells of several partitions of a task, all of them have to be restored: the most that one lacks counts.
-    """
-    copies: dict[int, dict[Task, int]] = {m: {} for m in members}
-    if group.state is None:
-        return copies
-    task_at = {group.name_of(p): task for p, task in enumerate(task_of) if task is not None}
-    for m in members:
-        copied = {(topic, p): 0 for topic, ids in group.state.standby[m].items() for p in ids}
-        for pair, missing in {**copied, **group.state.recovery_lag[m]}.items():
-            if pair in task_at:
-                copies[m][task_at[pair]] = max(missing, copies[m].get(task_at[pair], 0))
-    return copies
-
-
-def _state_after(group: Group, task_of: list[Task | None], plan: TaskPlan) -> MemberState | None:
-    """What members tell once the plan's copies are restored; None where there are none and nothing was told."""
-    if group.state is None and not plan.answer.standby.any() and not plan.answer.warmup.any():
-        return None
-    read: dict[Task, list[tuple[str, int]]] = {}
-    for p, task in enumerate(task_of):
-        if task is not None:
-            read.setdefault(task, []).append(group.name_of(p))
-    held: dict[str, dict[str, list[int]]] = {member: {} for member in group.members}
-    for by_process in (plan.standby, plan.warmup):
-        for by_consumer in by_process.values():
-            for member, tasks in by_consumer.items():
-                for topic, number in (pair for task in tasks for pair in read[task]):
-                    held[member].setdefault(topic, []).append(number)
-    nothing: tuple[Mapping[str, str], ...] = ({},) * group.M
-    tags = nothing if group.state is None else group.state.tags
-    return MemberState(tags, tuple(held[member] for member in group.members), ({},) * group.M)
+def _held(group: Group, tasks: Sequence[Task], plan: TaskPlan) -> tuple[Ints, Ints]:
+    """(C,) the numbers of the tasks of which copies are kept or restored, and the members that do so."""
+    number, index = {task: n for n, task in enumerate(tasks)}, {member: m for m, member in enumerate(group.members)}
+    by_consumer = [held for role in (plan.standby, plan.warmup) for held in role.values()]
+    pairs = [(number[task], index[m]) for held in by_consumer for m, kept in held.items() for task in kept]
+    task, member = ints(pairs).reshape(-1, 2).T
+    return task, member
 
 
 def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints, Ints]:
@@ -527,27 +506,13 @@ def _task_numbers(group: Group, topology: Topology, counts: list[int]) -> Ints:
     return task_of
 
 
-def _tasks_of_partitions(group: Group, topology: Topology) -> list[Task | None]:
-    """(P,) the task that reads each partition; None for topics that nobody wants."""
-    reader = {topic: s for s, subtopology in enumerate(topology.subtopologies) for topic in subtopology.topics}
-    by_topic = [reader.get(topic) if group.wanted_topic[t] else None for t, topic in enumerate(group.topics)]
-    pairs = zip(group.topic_of.tolist(), group.number.tolist(), strict=True)
-    return [None if (s := by_topic[t]) is None else Task(s, number) for t, number in pairs]
-
-
-def _numbers(task_of: list[Task | None]) -> Ints:
-    """(P,) one number for each task, others each by itself."""
-    seen: dict[Task, int] = {}
-    labels = [seen.setdefault(task, len(seen)) if task is not None else -1 for task in task_of]
-    alone = len(seen)
-    return np.array([label if label >= 0 else alone + p for p, label in enumerate(labels)], dtype=np.int64)
-
-
-def _owners(group: Group, task_of: list[Task | None], plan: TaskPlan) -> Ints:
+def _owners(group: Group, number_of: Ints, tasks: Sequence[Task], plan: TaskPlan) -> Ints:
     """(P,) the member that runs the partition's task."""
     index = {member: m for m, member in enumerate(group.members)}
-    runs = {task: index[member] for hands in plan.active.values() for member, tasks in hands.items() for task in tasks}
-    return np.array([runs.get(task, NOBODY) if task is not None else NOBODY for task in task_of], dtype=np.int64)
+    runs = {task: index[member] for hands in plan.active.values() for member, given in hands.items() for task in given}
+    of_task = ints([*(runs.get(task, NOBODY) for task in tasks), NOBODY])  # nobody last, where -1 finds it
+    owner: Ints = of_task[number_of]
+    return owner
 
 
 def _rack(group: Group, member: int) -> str | None:
