@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -63,9 +64,16 @@ def drawn(browser: Browser) -> str:
 
 def without_time(group: str) -> str:
     """What a single look at the cluster can know: all but lag in time, and which picture has the whole width."""
-    times = r"<li>Caught up <b>[^<]*</b></li>|<p class=\"(?:lag-in-time|diagnosis)\">.*?</p>"
+    times = r"<li>Caught up <b>[^<]*</b></li>|<p class=\"lag-in-time\">.*?</p>"
     times += r"|<figure[^>]*picture-(?:times|lines).*?</figure>"
     return re.sub(r'<figure class="wide" |<figure ', "<figure ", re.sub(times, "", group, flags=re.DOTALL))
+
+
+def diagnosis(group: str) -> tuple[str, str]:
+    """What a page says of why the group is behind, and the rest of the page."""
+    found = re.search(r'<p class="diagnosis">(.*?)</p>', group, re.DOTALL)
+    assert found is not None
+    return html.unescape(re.sub("<[^>]*>", "", found[1])), group.replace(found[0], "")
 
 
 def test_it_draws_what_report_draws_at_that_moment(
@@ -79,7 +87,13 @@ def test_it_draws_what_report_draws_at_that_moment(
     assert expected.count("<figure") >= 3
     assert 'id="picture-switch"' in expected
     live(browser, server, NAMES[1])
-    assert without_time(drawn(browser)) == without_time(expected)
+    now, rest = diagnosis(without_time(drawn(browser)))
+    once, expected = diagnosis(without_time(expected))
+    assert rest == expected
+    assert now.startswith(server.json(f"/api/v1/groups/{NAMES[1]}")["diagnosis"]["sentence"]), "it looks more than once"
+    described = [sys.executable, "-m", "apportion", "describe", "--bootstrap-server", broker.bootstrap]
+    shown = subprocess.run([*described, "--group", NAMES[1]], check=True, capture_output=True, text=True)
+    assert once.partition("Missing")[0] in " ".join(shown.stdout.split())
     assert not browser.complaints()
 
 
