@@ -51,6 +51,23 @@ def facts_of_nobody(group: Group) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def facts_untold(group: Group) -> dict[str, Any]:
+    """What the limits look at of a group whose table does not tell who reads: no figure, and why."""
+    lag = observed_lag(group)
+    total = f", so not with whom its lag of {lag[lag != UNKNOWN].sum():,} is" if (lag != UNKNOWN).any() else ""
+    why = f"a table that does not tell who reads{total}"
+    on_owners = (
+        "max-lag",
+        "max-lag-share",
+        "max-skew",
+        "max-topic-share",
+        "max-moves",
+        "max-unowned",
+        "max-cross-rack",
+    )
+    return {"unknown": dict.fromkeys((*on_owners, "max-double-readers"), why)}
+
+
 def _unknown(group: Group, partitions: Bools) -> dict[str, Any]:
     """Why limits on lag cannot pass: a plan counts 0 for a lag that is not known, which may be the one that matters."""
     if not partitions.any():

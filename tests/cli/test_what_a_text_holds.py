@@ -54,6 +54,21 @@ def test_without_a_column_for_owners_nobody_is_said_to_read_or_not() -> None:
     assert "that does not tell who reads; needed the column CONSUMER-ID" in planned.err
 
 
+def test_a_table_without_owners_keeps_no_gate_from_judging_the_other_groups() -> None:
+    """Its own lag is said, as is that nobody can tell with whom it is; what another group breaches stays breached."""
+    head = "GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG"
+    text = f"{head}  CONSUMER-ID\nbilling  t  0  10  500  490  c-1\n\n{head}\nother  u  0  10  500  490\n"
+    breached = gated(text, "--all-groups", "--now", "--max-lag", "10")
+    assert breached.code == 3
+    assert "max-lag of billing is 490, allowed 10" in breached.out
+    within = gated(text, "--all-groups", "--now", "--max-lag", "1000")
+    assert within.code == 2
+    for said in (breached.out, within.err):
+        assert (
+            "other: --max-lag: found a table that does not tell who reads, so not with whom its lag of 490 is" in said
+        )
+
+
 def test_a_rebalance_is_said_where_a_sentence_tells_it() -> None:
     out = on("describe", "rebalancing-sentence-cfkpy208").out
     assert "GROUP_A: rebalancing, 3 members, 4 partitions, lag 35,000" in out

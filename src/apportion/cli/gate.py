@@ -135,7 +135,9 @@ def _each(args: argparse.Namespace) -> Sequence[tuple[str, dict[str, Any], Sight
     for sighting in groups:
         if not sighting.group.P and not sighting.unnamed_partitions:
             continue  # it reads nothing: a group of Connect, or one that has just begun
-        if sighting.group.M or not sighting.owners_told:
+        if not sighting.owners_told:
+            judged.append(("", policies.facts_untold(sighting.group), sighting))
+        elif sighting.group.M:
             judged.append(_facts_of(source.plannable(sighting, args, whole=False), args))
         elif args.now:
             judged.append(("the present owners", policies.facts_of_nobody(sighting.group), sighting))
