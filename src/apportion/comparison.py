@@ -245,7 +245,7 @@ def _advise(comparison: Comparison, fairest: Plan) -> list[str]:
     if _fewest_moves_proved(fairest):
         why.append("no fairer plan moves less, which is proved")
     if fairest.cooperative:
-        why.append("members go on reading what they keep")
+        why.append("members keep reading the partitions that stay")
     return [f"Advice: {_asked_for(fairest)}: {'; '.join(why)}.", *_in_a_consumer(fairest)]
 
 

@@ -62,7 +62,7 @@ def strategy_of(assignor: str | Assignor, settings: Mapping[str, Any] | None = N
     if not callable(getattr(assignor, "assign", None)):
         raise BadInput("assignor", kind_of(assignor), "a strategy, such as LagAware(), or its name")
     if settings:
-        raise BadInput("settings", f"{', '.join(settings)} beside a strategy made by hand", "them where it is made")
+        raise BadInput("settings", f"{', '.join(settings)} next to a strategy object", "them where it is made")
     return assignor
 
 

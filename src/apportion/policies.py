@@ -55,7 +55,7 @@ def facts_untold(group: Group) -> dict[str, Any]:
     """What the limits look at of a group whose table does not tell who reads: no figure, and why."""
     lag = observed_lag(group)
     total = f", so not with whom its lag of {lag[lag != UNKNOWN].sum():,} is" if (lag != UNKNOWN).any() else ""
-    why = f"a table that does not tell who reads{total}"
+    why = f"a table that does not show which member reads{total}"
     on_owners = (
         "max-lag",
         "max-lag-share",
@@ -154,8 +154,8 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
     for policy, limit in limits.items():
         fact, why = facts.get(policy), facts.get("unknown", {}).get(policy)
         if fact is None or why:
-            needed = "a group that tells it: owners, committed offsets or lag, racks, capacities, topics"
-            unknown.append(BadInput(f"--{policy}", why or "an input that does not tell it", needed))
+            needed = "a group that has it: owners, committed offsets or lag, racks, capacities, topics"
+            unknown.append(BadInput(f"--{policy}", why or "an input without it", needed))
         if fact is None:
             continue
         if policy == "require-proof":

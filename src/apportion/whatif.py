@@ -223,7 +223,7 @@ def member_named(group: Group, name: str) -> str:
 
 def _without(group: Group, gone: set[str], step: str) -> Group:
     if len(gone) == group.M:
-        raise BadInput(step, "nobody left in the group", "a member that stays")
+        raise BadInput(step, "no member left in the group", "a member that stays")
     return with_changed_members(group, gone, {}) if gone else group
 
 

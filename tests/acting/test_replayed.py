@@ -50,7 +50,7 @@ def test_an_even_group_would_have_been_left_alone() -> None:
     acted = told(hot=(0, 2))
     assert acted["acts"] == []
     assert set(acted["left"]) == {"rest", "too little"}
-    assert replaying.acting_notes(acted)[0].startswith("A leader of ours would have acted 0 times in 59 looks")
+    assert replaying.acting_notes(acted)[0].startswith("An apportion leader would have acted 0 times in 59 looks")
 
 
 def test_people_read_a_row_for_each_act() -> None:

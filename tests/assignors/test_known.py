@@ -71,7 +71,7 @@ def test_every_strategy_is_a_public_class_by_its_own_name() -> None:
         (LagAware, None, r"found the class LagAware; needed a strategy made of it, LagAware\(\)"),
         (5, None, "found an int; needed a strategy"),
         (None, None, "found a NoneType"),
-        (LagAware(), {"max_skew": 1}, "found max_skew beside a strategy made by hand"),
+        (LagAware(), {"max_skew": 1}, "found max_skew next to a strategy object"),
     ],
 )
 def test_what_is_no_strategy_is_refused_in_a_sentence(given: Any, settings: Any, said: str) -> None:

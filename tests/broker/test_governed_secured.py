@@ -105,7 +105,7 @@ def test_the_least_rights_suffice_and_without_one_of_them_it_is_said_what_is_mis
                 everything = Governing(cluster, cluster, Selection((rule,)))
                 assert everything.groups() == [GROUP], "--all-groups sees it with the same rights"
                 everything.close()
-                assert "it takes every group that nobody governs" in governor.trouble, "it may not see other governors"
+                assert "it takes every group without a governor" in governor.trouble, "it may not see other governors"
             governor.release()
     assert "DescribeConfigs" in wanted[0]
     assert all(SECRETS["bob"] not in text for text in (*wanted, caplog.text))

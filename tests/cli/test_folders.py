@@ -24,7 +24,7 @@ DUMP = str(demo.dump())
 def test_a_share_group_is_not_planned_since_nobody_owns_its_partitions(run: Runner, words: list[str]) -> None:
     done = run(words[0], DUMP, "--group", "tickets-share", *words[1:])
     assert (done.code, done.out) == (2, "")
-    assert "'tickets-share', a share group, whose partitions nobody owns" in done.err
+    assert "'tickets-share', a share group, whose partitions have no owners" in done.err
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_folder_is_brought_once_however_often_a_command_reads_it(
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["describe", "--time", "-o", "json"], "-o json has no place for --time"),
-        (["describe", "--time", "-o", "html"], "-o html has no place for --time"),
-        (["compare", "--window", "60"], "--window says over which time --speeds measures"),
+        (["describe", "--time", "-o", "json"], "-o json cannot show --time"),
+        (["describe", "--time", "-o", "html"], "-o html cannot show --time"),
+        (["compare", "--window", "60"], "--window is the time over which --speeds measures"),
     ],
 )
 def test_no_option_of_time_is_passed_over_without_a_word(run: Runner, words: list[str], why: str) -> None:
@@ -62,4 +62,4 @@ def test_no_option_of_time_is_passed_over_without_a_word(run: Runner, words: lis
 def test_speeds_are_refused_where_the_form_has_no_place_for_them(run: Runner, form: str) -> None:
     done = run("compare", DUMP, "--group", "ads-range", "--speeds", "-o", form)
     assert (done.code, done.out) == (2, "")
-    assert f"-o {form} has no place for --speeds" in done.err
+    assert f"-o {form} cannot show --speeds" in done.err

@@ -131,7 +131,7 @@ def test_gate_says_where_one_member_is_swamped(run: Runner, folder: Path) -> Non
     [
         ("\ufeffGROUP TOPIC\n".encode("utf-16-le"), "found UTF-16, as PowerShell's > writes; needed UTF-8: "),
         ("\ufeffGROUP TOPIC\n".encode("utf-16-be"), "found UTF-16; needed UTF-8: "),
-        (gzip.compress(PAIR.encode()), "found a gzip file; needed what is in it: gunzip -c "),
+        (gzip.compress(PAIR.encode()), "found a gzip file; needed its content: gunzip -c "),
         (b"PAR1" + bytes(50), "found a Parquet file; needed the folder of the dump"),
     ],
 )

@@ -139,7 +139,7 @@ def test_a_group_that_cannot_be_planned_is_told_with_the_path_that_was_given(
     text = f"{names}\ng     t     0         5              9              4   -           -    -\n".encode()
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "g.txt").write_bytes(text)
-    told = "found no member at all in group 'g'; needed at least one: nobody is there to plan for.\n"
+    told = "found no member at all in group 'g'; needed at least one: there is no member to plan for.\n"
     for given, name in (("there/g.txt", "there/g.txt"), ("-", "standard input")):
         done = run(*command.split(), given, stdin=text)
         assert (done.code, done.out, done.err) == (2, "", f"apportion: {name}: {told}")

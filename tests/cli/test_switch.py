@@ -35,7 +35,7 @@ def test_a_group_of_many_topics_is_warned_of_whole_topics_on_one_member() -> Non
     assert found.concentration == {"now": 0.1667, "online": 0.1667, "fresh": 1.0, "even": 0.1667}
     assert found.advice[0].startswith("Stay, unless all topics are equally busy")
     assert "One member would have 100% of t" in found.advice[1]
-    assert "in a group that starts anew, 17% after an online upgrade" in found.advice[1]
+    assert "in a group that starts without a past, 17% after an online upgrade" in found.advice[1]
     assert found.to_dict()["upgradable"] is True
     assert found.online.measures["moves"] == 0
     document = found.to_dict()
@@ -68,7 +68,7 @@ def test_what_no_longer_meets_and_what_is_read_across_racks_is_counted() -> None
     said = " ".join(found.advice)
     assert (
         f"Of 3 partition numbers that meet on one member, {found.together['online']} would still meet after an online "
-        f"upgrade, {found.together['fresh']} in a group that starts anew."
+        f"upgrade, {found.together['fresh']} in a group that starts without a past."
     ) in said
     near = {"topics": {"t": [{"partition": p, "racks": ["ab"[p // 2]]} for p in range(4)]}, "group": "g"}
     members = {
@@ -191,7 +191,7 @@ def test_members_of_a_client_without_the_new_protocol_never_can_switch(client: s
     own = looked(even_group(1, client_id="billing"), assigned_data=())
     assert own.answer == "can"
     assert own.advice[0].startswith("It can switch, if its clients have the new protocol")
-    assert any("no broker tells which client" in trap for trap in own.traps)
+    assert any("no broker knows which client" in trap for trap in own.traps)
     already = looked(even_group(1, client_id=client), kind="consumer")
     assert (already.answer, dict(already.classic_clients)) == ("already", {})
 

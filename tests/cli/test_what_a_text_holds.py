@@ -43,15 +43,15 @@ def test_what_was_left_out_is_said_first_and_no_gate_or_plan_passes_on_the_rest(
 
 def test_without_a_column_for_owners_nobody_is_said_to_read_or_not() -> None:
     described = on("describe", "owner-columns-cut-awk")
-    assert "orders-app: members not told, 3 partitions, lag 40" in described.out
+    assert "orders-app: members unknown, 3 partitions, lag 40" in described.out
     assert (
-        "! Owners are not told: the text has no column CONSUMER-ID and no list of members; 40 messages wait."
+        "! The owners are unknown: the text has no column CONSUMER-ID and no list of members; 40 messages wait."
         in described.out
     )
     assert "Nobody reads" not in described.out
     planned = on("plan", "owner-columns-cut-awk")
     assert planned.code == 2
-    assert "that does not tell who reads; needed the column CONSUMER-ID" in planned.err
+    assert "that does not show which member reads; needed the column CONSUMER-ID" in planned.err
 
 
 def test_a_table_without_owners_keeps_no_gate_from_judging_the_other_groups() -> None:
@@ -65,7 +65,8 @@ def test_a_table_without_owners_keeps_no_gate_from_judging_the_other_groups() ->
     assert within.code == 2
     for said in (breached.out, within.err):
         assert (
-            "other: --max-lag: found a table that does not tell who reads, so not with whom its lag of 490 is" in said
+            "other: --max-lag: found a table that does not show which member reads, so not with whom its lag of 490 is"
+            in said
         )
 
 
@@ -83,7 +84,7 @@ def test_no_gate_passes_on_owners_that_are_not_there_or_on_lag_that_nobody_reads
     for limit, value in (("--max-skew", "0"), ("--max-topic-share", "1"), ("--max-lag-share", "1")):
         gated = on("gate", case, "--now", limit, value)
         assert (gated.code, gated.out) == (2, "")
-        assert f"{limit}: found an input that does not tell it" in gated.err
+        assert f"{limit}: found an input without it" in gated.err
     breached = on("gate", case, "--now", "--max-lag", "1000", "-o", "json")
     assert (breached.code, breached.json["breached"][0]["found"]) == (3, 35_000)
 
@@ -106,7 +107,7 @@ def test_a_lag_that_nothing_tells_is_unknown_and_passes_no_gate() -> None:
     assert "lag unknown" in on("describe", "all-dash-with-ends").out
     gated = on("gate", "all-dash-with-ends", "--now", "--max-lag", "10")
     assert (gated.code, gated.out) == (2, "")
-    assert "--max-lag: found an input that does not tell it" in gated.err
+    assert "--max-lag: found an input without it" in gated.err
     assert on("gate", "all-dash-with-ends", "--max-lag-share", "0.9").code == 2
     sized = on("size", "all-dash-with-ends", "--capacity", "3", "--by", "lag")
     assert (sized.code, sized.out) == (2, "")
@@ -216,7 +217,7 @@ def page_of(case: str) -> dict[str, Any]:
 
 def test_the_page_claims_no_more_than_the_text() -> None:
     cut, twice = page_of("owner-columns-cut-awk"), page_of("kn2")
-    assert (cut["verdict"], cut["why"][0][:20]) == ("WARN", "Owners are not told:")
+    assert (cut["verdict"], cut["why"][0][:20]) == ("WARN", "The owners are unknown:")
     assert (twice["verdict"], twice["why"][0][:40]) == ("WARN", "3 partitions are read by several members")
     assert (twice["now"]["measures"]["load_min"], twice["now"]["measures"]["double_readers"]) == (3, 3)
     assert page_of("all-dash-with-ends")["lag_known"] is False
@@ -277,7 +278,7 @@ def test_a_limit_in_seconds_needs_more_than_one_moment_and_passes_on_no_unknown_
     pytest.importorskip("pyarrow")
     from apportion.demo import dump
 
-    assert "a file tells of one moment only" in gated(HEAD + FIRST, "--now", "--max-lag-seconds", "60").err
+    assert "a file shows only one moment" in gated(HEAD + FIRST, "--now", "--max-lag-seconds", "60").err
     unknown = run_here("gate", str(dump()), "--group", "ads-range", "--now", "--max-lag-seconds", "60")
     assert (unknown.code, "a message whose age is not known" in unknown.err) == (2, True)
     assert run_here("gate", str(dump()), "--all-groups", "--max-moves", "1000").code == 0

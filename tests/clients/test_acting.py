@@ -162,7 +162,7 @@ def test_it_asks_once_and_a_member_that_does_not_lead_never(quick: None, caplog:
             leader.bridge.on_assignment(Assignment((("t", (0, 1)),)), generation, "g")
         assert not leader.acts(patience_s=2)
     assert caplog.text.count("group 'g' has another leader") == 1
-    assert "under a Java leader nothing does" in caplog.text
+    assert "a Java leader never does" in caplog.text
 
 
 def test_a_feed_that_fails_or_is_old_means_no_act_and_the_log_says_so(

@@ -207,7 +207,7 @@ def test_a_transaction_that_fails_at_any_step_is_undone_and_all_is_done_again(
 
         monkeypatch.setattr(delivery, "send", too_late)
     words.until("all is counted", words.whole)
-    assert "what was done since the last commit is undone, and done again: " in caplog.text
+    assert "the work since the last commit is undone, and done again: " in caplog.text
     assert "somebody else" not in caplog.text
     assert words.sent() == words.expected()
 
@@ -616,7 +616,7 @@ def test_a_transaction_that_takes_longer_than_its_time_out_is_undone_and_done_ag
 
         monkeypatch.setattr(delivery_of(a), "finish", late)
         words.until("all is counted", words.whole)
-        assert "what was done since the last commit is undone, and done again: " in caplog.text
+        assert "the work since the last commit is undone, and done again: " in caplog.text
         assert words.sent() == words.expected()
 
 

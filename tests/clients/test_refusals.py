@@ -90,11 +90,11 @@ def test_the_policy_is_the_users_else_the_strategys() -> None:
         ({"priority": -(2**31) - 1}, "priority: found -2147483649; needed an integer from -2147483648 to 2147483647."),
         (
             {"priority": 1, "facts": {"priority": 2}},
-            "facts.priority: found it beside priority=1; needed one of the two.",
+            "facts.priority: found it next to priority=1; needed one of the two.",
         ),
         (
             {"capacity": 2, "facts": {"capacity": 3}},
-            "facts.capacity: found it beside capacity=2; needed one of the two.",
+            "facts.capacity: found it next to capacity=2; needed one of the two.",
         ),
     ],
 )

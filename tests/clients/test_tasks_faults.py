@@ -105,7 +105,7 @@ def test_a_store_that_cannot_be_built_upon_begins_anew_and_says_why(
         with KafkaProducer(bootstrap_servers=one.broker.bootstrap) as producer:
             for n in range(25):  # longer than the old one: offsets alone would not tell
                 producer.send(one.changelog, key=b"new-%d" % n, value=b"1")
-        expected, restored = "was deleted and made anew since", 25
+        expected, restored = "was deleted and created again since", 25
     else:
         with sqlite3.connect(path) as db:
             for column in ("name", "topic_id", "whole_ms"):

@@ -371,7 +371,7 @@ def test_a_member_that_read_nothing_while_it_had_lag_is_no_measure_of_the_others
     """Nothing is so and so many times as fast as nothing."""
     speed_of = {"a": Speed(0.0, 0.0, 0.0, 40), "b": Speed(500.0, 400.0, 600.0, 40)}
     (note,) = lag_times_shown.speed_notes(speed_of, 40)
-    assert note == "a mostly read nothing while it had lag, and b did: look what holds it up."
+    assert note == "a mostly read nothing while it had lag, and b did: check what is blocking it."
 
 
 def test_speeds_need_a_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

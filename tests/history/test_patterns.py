@@ -42,7 +42,7 @@ def test_what_a_member_takes_is_the_median_of_its_members_that_were_busy() -> No
     assert how.startswith("A member takes 160 messages a second, as 2 members of 3 did")
     assert "(quartiles from 90 to 210)" in how
     assert learned_capacity({"c": idle}) == (
-        None, "no member had lag in enough intervals to tell its speed: 3 at most",
+        None, "no member had lag in enough intervals for a speed: 3 at most",
     )  # fmt: skip
     # Members that stood still, or as good as, had enough intervals: no capacity of 0 follows from them.
     for stuck in (Speed(0.0, 0.0, 0.0, 40), Speed(0.0001, 0.0, 0.0002, 40)):

@@ -83,9 +83,7 @@ def test_recorded_groups_say_how_long_they_stood_still_as_far_as_it_is_known(nam
     low, high = (seen.history.get(f"stopped_ms_{bound}") for bound in ("at_least", "at_most"))
     text = " ".join(advice(seen))
     assert (
-        ("The median one of them stood still for at least" in text)
-        == (low is not None)
-        == bool(seen.history["stopped"])
+        ("The median partition was paused for at least" in text) == (low is not None) == bool(seen.history["stopped"])
     )
     assert (", from the last commit before to the first after" in text) == (high is not None)
     assert low is None or high is None or low < high

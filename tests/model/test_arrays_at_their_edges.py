@@ -186,7 +186,7 @@ def test_a_group_has_as_many_partitions_as_it_may_and_not_one_more(
         ({"load": "x"}, '.load: found "x"; needed an integer.'),
         ({"load": -(2**63)}, ".load: found -9223372036854775808; needed an integer from -9223372036854775807"),
         ({"load": 2**63}, ".load: found 9223372036854775808; needed an integer from "),
-        ({"capacity": 1}, ".capacity: found the fact 'capacity'; needed it as a field of the member, beside "),
+        ({"capacity": 1}, ".capacity: found the fact 'capacity'; needed it as a field of the member, next to "),
     ],
 )  # fmt: skip
 def test_facts_that_are_none_are_refused_at_their_place(facts: Any, says: str) -> None:

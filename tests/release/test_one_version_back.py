@@ -184,7 +184,7 @@ def test_tables_of_the_other_version_are_gone_on_with_or_it_is_said_why_not(
     before = files(out, ["silver"])
     assert before
     progress = second.run(*words)
-    assert files(out, ["silver"]) == before or "making everything anew: " in progress, progress
+    assert files(out, ["silver"]) == before or "rebuilding everything: " in progress, progress
 
 
 @pytest.fixture(scope="module")

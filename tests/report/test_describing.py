@@ -83,4 +83,4 @@ def test_the_json_tells_tasks_and_shares_and_that_readers_are_not_told() -> None
     assert described(Judged(share))["lag_unknown"] == 2 == int((share.lag == UNKNOWN).sum())
     silent = sighting({"topics": {"t": 2}, "members": {}}, owners_told=False)
     assert described(Judged(silent))["owners_told"] is False
-    assert "members not told" in heading(silent)
+    assert "members unknown" in heading(silent)

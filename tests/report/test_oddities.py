@@ -33,7 +33,7 @@ CASES = [
      "Nobody reads: the group has no members, and 18,446,744,073,709,551,614 messages wait."),
     ("a partition without an owner", group({"t": 4}, {"a": holder({"t": [0, 1]}), "b": holder({"t": [3]})}),
      "1 partition has no owner: t(2)."),
-    ("no owners told", group({"t": 4}, {"a": {"topics": ["t"]}}), "No owners are told, so moves cannot be counted."),
+    ("no owners", group({"t": 4}, {"a": {"topics": ["t"]}}), "The owners are unknown, so moves cannot be counted."),
     ("uneven", group({"t": 6}, {"a": holder({"t": [0, 1, 2, 3]}), "b": holder({"t": [4]}), "c": holder({"t": [5]})}),
      "Uneven: members that want the same topics hold 1 to 4 partitions each; even would be 2."),
     ("a hot partition", group({"t": [entry(0, 900), entry(1, 10), entry(2, 10), entry(3, 10)]},
@@ -43,7 +43,7 @@ CASES = [
                                {m: holder({"t": [2 * i, 2 * i + 1]}) for i, m in enumerate("abc")}),
      "One member carries 95% of the lag: a, 800 of 840 messages."),
     ("committed beyond the end", group({"t": [{"partition": 0, "end": 5, "committed": 9}]}, {"a": holder({"t": [0]})}),
-     "Committed beyond the log's end, as after a topic was made anew: t(0)."),
+     "Committed beyond the log's end, as after a topic was deleted and created again: t(0)."),
     ("lost to retention", group({"t": [{"partition": 0, "begin": 50, "end": 90, "committed": 9}]},
                                 {"a": holder({"t": [0]})}), "Retention deleted 41 messages unread: t(0)."),
     ("never committed", group({"t": [{"partition": 0, "end": 5}]}, {"a": holder({"t": [0]})}),
@@ -61,7 +61,7 @@ CASES = [
     ("across racks", group({"t": [{"partition": 0, "racks": ["x"]}]}, {"a": holder({"t": [0]}, rack="y")}),
      "1 partition is read across racks."),
     ("an orphan", group({"t": 1, "old": [{"partition": 0, "end": 9, "committed": 9}]}, {"a": holder({"t": [0]})}),
-     "Committed but wanted by nobody any more: old(0)."),
+     "Committed, but no member subscribes to them any more: old(0)."),
 ]  # fmt: skip
 
 

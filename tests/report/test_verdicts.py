@@ -124,7 +124,7 @@ def test_what_the_strategy_promises_or_the_governing_plan_wants_is_no_fault(stra
 def test_partitions_that_are_not_where_the_governing_plan_wants_them_warn() -> None:
     plan = CarriedPlan(1_795_272_800_000, {("t", 0): "m1"}, ())
     verdict = judged(group([[0, 0], [0, 0]]), assignor="apportion", state="Stable", governed=plan)
-    assert verdict.reasons == ["1 partition is not where its plan wants them."]
+    assert verdict.reasons == ["1 partition is not where its plan puts them."]
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_the_command_says_what_partitions_are_and_what_no_record_tells(capsys: p
     code, text = say(capsys, "--rolling")
     assert code == 0
     for part in ("consumer, broker-sticky. In all 4 generations", "rolling 2 of 2: ", "Standbys (12): ", "STANDBYS",
-                 "Partitions are tasks here", "asks for 1 standby of", "No record tells how far"):  # fmt: skip
+                 "Partitions are tasks here", "asks for 1 standby of", "No record shows how far"):  # fmt: skip
         assert part in text
     code, text = say(capsys, "--rolling", "-A", "streams", "-o", "json")
     steps = json.loads(text)["steps"]

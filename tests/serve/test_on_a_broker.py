@@ -211,7 +211,7 @@ def test_a_topic_that_is_made_anew_is_said_to_be(own_broker: Broker, server: Ser
     own_broker.delete_topic(topic)
     own_broker.create_topic(topic, PARTITIONS)
     path = f"/api/v1/groups/{many_groups.group_name(0)}"
-    sentence = f"The topic {topic} was made anew: commits of before mean other messages."
+    sentence = f"The topic {topic} was deleted and created again: older commits mean other messages."
     until(lambda: sentence in server.json(path)["odd"])
 
 

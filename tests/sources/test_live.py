@@ -243,7 +243,7 @@ def test_a_group_that_only_commits_has_no_members_and_is_not_said_to_be_unread(c
     consumer.close()
     group = seen(cluster, "live-flink")
     assert (group.protocol, raw(group)["members"]) == ("simple", {})
-    sentence = "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
+    sentence = "It commits without members, as Flink, Spark and consumers with assign() do: its readers are unknown."
     assert Judged(group).odd[0] == sentence
 
 

@@ -153,7 +153,7 @@ def test_the_first_record_of_a_new_cluster_is_read(jars: str) -> None:
         tail._over = Over()
         tail.start()
         assert tail.ready.wait(120)
-        assert "shows no __consumer_offsets: nobody has joined a group or committed yet" in tail.trouble
+        assert "shows no __consumer_offsets: no consumer has joined a group or committed yet" in tail.trouble
         consumer = confluent.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "first"})
         try:
             consumer.subscribe(["t"])

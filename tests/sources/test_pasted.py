@@ -76,9 +76,7 @@ def test_guessed_subscriptions_are_told_where_members_hold_different_topics() ->
     assert (
         list(fewer.notes)
         == [fewer.assumed]
-        == [
-            "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
-        ]
+        == ["The text has no subscriptions: each member counts as subscribed to the topics whose partitions it holds."]
     )
     assert not printed("offsets")["ads join é"].assumed
 

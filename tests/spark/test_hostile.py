@@ -203,5 +203,5 @@ def test_a_description_that_no_capture_wrote_is_a_sentence(tmp_path: Path, origi
         (tmp_path / "capture.json").mkdir()
     else:
         (tmp_path / "capture.json").write_bytes(origin)
-    with pytest.raises(BadInput, match=r"capture\.json: found .*; needed what the capture wrote; take a new place"):
+    with pytest.raises(BadInput, match=r"capture\.json: found .*; needed the capture's files; use a new place"):
         bronze.read_origin(tmp_path)

@@ -127,7 +127,7 @@ def test_what_somebody_did_to_a_builds_files_makes_everything_anew(spark: Any, t
     lines: list[str] = []
     built = job.build(growing.folder, out, spark=spark, progress=lines.append, **SETTINGS)
     assert built.whole == "build.json is not as a build leaves it"
-    assert f"making everything anew: {built.whole}" in lines
+    assert f"rebuilding everything: {built.whole}" in lines
     same(out, growing.folder)
     shutil.rmtree(out / "gold/lag")
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == "gold/lag is gone"
@@ -220,7 +220,7 @@ def test_a_table_that_is_spoilt_is_made_anew_when_asked_to(spark: Any, tmp_path:
     at = last.schema.get_field_index("offset")
     later = last.set_column(at, last.schema.field(at), pa.array([10**6], last.schema.field(at).type))
     pq.write_table(later, dump / "records" / "later.parquet")
-    remedy = "cannot be read to its end; make the tables anew with pipeline build --full$"
+    remedy = "cannot be read to its end; rebuild the tables with pipeline build --full$"
     for hurt in (lambda read: read[:-9], lambda read: read[:4] + bytes(b ^ 0x5A for b in read[4:200]) + read[200:]):
         for file in (out / "apportion_state").glob("*.parquet"):
             file.write_bytes(hurt(file.read_bytes()))

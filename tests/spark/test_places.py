@@ -215,6 +215,6 @@ def test_tables_of_an_older_version_are_made_anew_without_being_asked(
     lines: list[str] = []
     built = job.build(halves[0], out, spark=spark, progress=lines.append, **SETTINGS)
     assert built.whole == f"another version made them: 0.0.9, 1, this is {build.version()}"
-    assert f"making everything anew: {built.whole}" in lines
+    assert f"rebuilding everything: {built.whole}" in lines
     for name in TABLES:
         assert rows_of(out / name) == expected[0][name], name

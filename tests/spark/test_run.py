@@ -46,7 +46,7 @@ def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
             assert running.stderr is not None
             for line in running.stderr:
                 lines.append(line)
-                if "every table made anew" in line:
+                if "every table rebuilt" in line:
                     commit(kafka, "two", 5)
                     wait_for_quiet(kafka)
                 elif "gold/commits" in line and "written" in line:
@@ -56,7 +56,7 @@ def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
             running.kill()
             watch.cancel()
         text = "".join(lines)
-        assert "every table made anew" in text, text
+        assert "every table rebuilt" in text, text
         assert "Traceback" not in text, text
         assert running.returncode == 130, text
         ran = rows_in(s3, "s3://lake/tables")
@@ -97,7 +97,7 @@ def test_run_stops_if_a_file_of_the_dump_is_lost(tmp_path: Path) -> None:
             assert running.stderr is not None
             for line in running.stderr:
                 lines.append(line)
-                if "every table made anew" in line:
+                if "every table rebuilt" in line:
                     file = max((dump / "records").glob("*.parquet"), key=lambda part: part.stat().st_size)
                     file.unlink()
                     lost, before = file.name, rows_of(tables / "silver/commits")

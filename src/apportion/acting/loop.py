@@ -147,7 +147,7 @@ class Loop:
         if load is None:
             return self._no(f"what comes into {count(unknown, 'partition')} is not known yet")
         if self.learned and not load.in_seconds and not self._heaviest_is_behind(group, load):
-            return self._no("every member keeps up, as far as its commits tell")
+            return self._no("every member keeps up, as far as its commits show")
         outlook, target = forecast(group, self._owner, self.strategy, load, self.acting)
         decision = decide(self.acting, sample.at_s, self._generation_s, self._since_s, outlook)
         self._since_s = decision.since_s
@@ -165,7 +165,7 @@ class Loop:
             "process, or a paused partition; no other owner is tried for it"
         )
         members = (
-            f"member {name} stands still: it has committed nothing for much longer than usual, and several of its "
+            f"member {name} is stuck: it has committed nothing for much longer than usual, and several of its "
             "partitions have something to read"
             for name in self.history.stands_still()
         )

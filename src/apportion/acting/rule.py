@@ -202,7 +202,7 @@ def decide(acting: Acting, now_s: float, generation_s: float, since_s: float | N
 
 def _too_little(acting: Acting, outlook: Outlook) -> str:
     if not outlook.before:
-        return "nobody has anything to catch up with"
+        return "no member has anything to catch up with"
     planned = bool(outlook.moves) or round(saved(outlook.before, outlook.least), 9) >= acting.gain
     subject = "a new plan saves" if planned else "no plan saves more than"
     saves = saved(outlook.before, outlook.after if planned else outlook.least)

@@ -104,7 +104,7 @@ def complain(error: Exception) -> int:
     if isinstance(error, ApportionError):
         return _say(str(error), WRONG)
     if isinstance(error, MemoryError):
-        return _say(f"the memory does not suffice for this input ({str(error) or 'no more to be had'}).", WRONG)
+        return _say(f"this input needs more memory than there is ({str(error) or 'no more to get'}).", WRONG)
     if isinstance(error, OSError):
         where = f" {os.fspath(error.filename)!r}" if isinstance(error.filename, str) else ""
         return _say(f"cannot read or write{where}: {error.strerror or error}.", WRONG)

@@ -68,7 +68,7 @@ def _answer(number: int, line: bytes | None, strategy: Any) -> dict[str, Any]:
     except MemoryError as error:
         return _error(
             BadInput(
-                f"line {number}", f"more than the memory holds ({str(error) or 'no more to be had'})", "a smaller group"
+                f"line {number}", f"more than fits into memory ({str(error) or 'no more to get'})", "a smaller group"
             )
         )
     except Exception as error:

@@ -10,35 +10,35 @@ from apportion.cli.parser import Parser, format_examples
 from apportion.errors import UnknownName
 
 COMMANDS: Final = {
-    "describe": "who owns what, how far behind, and what is odd about it",
-    "nudge": "have a live group rebalance now, where a member of ours leads and acts on lag",
+    "describe": "which member owns what, how far the group is behind, and why",
+    "nudge": "rebalance a live group now, if an acting apportion member leads",
     "watch": "a live group: lag per member, owners, rebalances as they happen",
     "plan": "what a strategy would assign, with its proof",
-    "compare": "one group under every strategy, the best marked",
+    "compare": "one group under every strategy, with the best marked",
     "what-if": "members join and leave, topics grow, lag rises: each step planned",
-    "size": "how many members the group needs, what each number of them moves, and why",
+    "size": "how many members the group needs, and what each number would move",
     "replay": "a group's real history under another strategy",
     "switch": "should a group move to the new protocol, and what happens when it does?",
-    "gate": "for CI and alerts: exit 3 where a plan breaks a limit",
+    "gate": "for CI and alerts: exit code 3 if a limit is breached",
     "report": "everything about a group or a cluster as one page with pictures",
-    "serve": "a live page, Prometheus metrics and a JSON API, left running",
+    "serve": "a server: live page, Prometheus metrics and a JSON API",
     "mcp": "the answers of these commands as tools for agents, over standard input and output or HTTP",
-    "govern": "our strategies for groups of the new protocol: a plan that comes through the group",
+    "govern": "a strategy for groups of the new protocol, applied by the brokers",
     "pipeline": "__consumer_offsets to tables with Spark: capture, build, rebuild, run, status",
     "demo": "a recorded real cluster, from its records to plans of every strategy",
-    "assignors": "the strategies, what each is for, and its settings",
+    "assignors": "the strategies, their purpose and settings",
     "completion": "a script that completes commands and options in your shell",
 }
 """Every command with what it is for; each is a module of this folder, imported when it is called."""
 
 _TOP_EXAMPLES: Final = (
-    ("What is wrong with my group? Paste what Kafka's own tool says:",
+    ("Why is my group behind? Pipe in what Kafka's own tool prints:",
      "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --group ads | apportion describe"),
-    ("Which strategy would suit it?", "apportion compare group.json"),
-    ("What would this one do?", "apportion plan group.json --assignor sticky"),
+    ("Which strategy is best for it?", "apportion compare group.json"),
+    ("What would this one assign?", "apportion plan group.json --assignor sticky"),
 )  # fmt: skip
 _EXIT_CODES: Final = (
-    "Exit codes: 0 well; 1 some item of a batch failed; 2 wrong usage or bad input; 3 a limit of yours was breached."
+    "Exit codes: 0 success; 1 an item of a batch failed; 2 wrong usage or bad input; 3 a limit was breached."
 )
 
 

@@ -20,7 +20,7 @@ DETAILS = (
 EXAMPLES = (
     ("all strategies", "apportion compare group.json"),
     ("these three", "apportion compare group.json --assignor range --assignor sticky --assignor lag-aware"),
-    ("with a setting, beside the default", "apportion compare group.json -A lag-aware --set tolerance=0.1"),
+    ("with a setting, next to the default", "apportion compare group.json -A lag-aware --set tolerance=0.1"),
     ("with each member's speed from its history", "apportion compare dump --group ads-join --speeds"),
     ("a group from what Kafka's tool printed", "apportion compare pasted.txt --group ads-join -o csv"),
 )
@@ -39,14 +39,14 @@ def add_arguments(parser: Parser) -> None:
         "--set", metavar="KEY=VALUE", dest="settings", action="append", type=setting, default=[],
         help="plan each strategy that has this setting once more, with it; may be given more than once",
     )  # fmt: skip
-    parser.add_argument("--saved", metavar="PLAN", help="a plan.json of this group, shown beside the others")
+    parser.add_argument("--saved", metavar="PLAN", help="a plan.json of this group, shown next to the others")
     parser.add_argument(
         "--speeds", action="store_true",
         help="how fast each member was while it had lag, from the history of a dump, tables or a live cluster",
     )  # fmt: skip
     parser.add_argument(
         "--window", metavar="SECONDS", type=amount, default=None,
-        help="over which speeds are measured (default: 600; of a live cluster 10)",
+        help="seconds over which speeds are measured (default: 600; a live cluster: 10)",
     )  # fmt: skip
     add_output(parser, PICTURES)
 
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import comparing
 
     if args.speeds and args.output not in ("table", "wide", "json"):
-        raise Usage("apportion compare", f"-o {args.output} has no place for --speeds: take table, wide or json")
+        raise Usage("apportion compare", f"-o {args.output} cannot show --speeds: use table, wide or json")
     if args.window is not None and not args.speeds:
-        raise Usage("apportion compare", "--window says over which time --speeds measures: give both")
+        raise Usage("apportion compare", "--window is the time over which --speeds measures: give both")
     sighting = source.one(args)
     saved = source.saved_plan(args.saved) if args.saved else None
     with progress.slow("planning with each strategy"):

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
 
 DETAILS = (
-    "The records that a real Kafka 4.3 wrote ship with the package. Each group is shown: how it stands, its last\n"
+    "The records that a real Kafka 4.3 wrote ship with the package. You see each group now, its last\n"
     "rebalances, what each strategy would have done instead; at the end a page with pictures. With --spark, Spark\n"
-    "makes every table in FOLDER/tables first. It can be run again, also after it was killed half way."
+    "makes every table in FOLDER/tables first. You can run it again, even after it was killed."
 )
 EXAMPLES = (
     ("everything, in .demo of this folder", "apportion demo"),
@@ -29,7 +29,7 @@ EXAMPLES = (
 def add_arguments(parser: Parser) -> None:
     """Where the tables and the page go."""
     parser.add_argument("--to", metavar="FOLDER", default=".demo", help="default: .demo")
-    parser.add_argument("--from", metavar="DUMP", dest="dump", help="another dump than the recorded one")
+    parser.add_argument("--from", metavar="DUMP", dest="dump", help="a dump other than the recorded one")
     parser.add_argument("--spark", action="store_true", help="have Spark make the pipeline's tables, and read those")
 
 
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         read_from = folder / "tables"
         with progress.shown() as step:
             job.build(dump, read_from, progress=step)
-    tell(f"== {steps - 1}/{steps} groups: how they stand, and what each strategy would have done")
+    tell(f"== {steps - 1}/{steps} groups: now, and under each strategy")
     groups = _show(read_from)
     tell(f"== {steps}/{steps} the page")
     page = _page(folder, groups, args.dump)

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 DETAILS = (
     "FILE is group.json, or one a line; a dump; the pipeline's tables; or text that kafka-consumer-groups, rpk, kaf\n"
-    "or kafkactl printed. What it is, is found out from the content. Without FILE: standard input, or a live cluster\n"
+    "or kafkactl printed. The kind is recognized from the content. Without FILE: standard input, or a live cluster\n"
     "with --bootstrap-server."
 )
 EXAMPLES = (
     ("what Kafka's own tool printed", "apportion describe pasted.txt"),
     ("straight from it", "kafka-consumer-groups --bootstrap-server localhost:9092 --describe --all-groups | apportion describe"),  # noqa: E501
-    ("what holds it up: two listings, the second a minute later", "apportion describe before.txt after.txt"),
+    ("why it is behind: two listings, the second a minute later", "apportion describe before.txt after.txt"),
     ("a live group", "apportion describe --bootstrap-server localhost:9092 --group ads-join"),
     ("a cluster that needs a password", "apportion describe --command-config client.properties --all-groups"),
     ("the ten groups that are furthest behind", "apportion describe --bootstrap-server localhost:9092 --all-groups --sort lag --top 10"),  # noqa: E501
@@ -39,12 +39,18 @@ EXAMPLES = (
 def add_arguments(parser: Parser) -> None:
     """What to look at, and which of Kafka's three views."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the groups; - is standard input")
-    parser.add_argument("later", metavar="LATER", nargs="?", help="the same, taken later: both together tell rates")
+    parser.add_argument(
+        "later", metavar="LATER", nargs="?", help="the same listing, taken later: together they give rates"
+    )
     source.add_group_choice(parser)
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
-    for view, meaning in (("offsets", "a row a partition"), ("members", "a row a member"), ("state", "a row a group")):
+    for view, meaning in (
+        ("offsets", "one row per partition"),
+        ("members", "one row per member"),
+        ("state", "one row per group"),
+    ):
         parser.add_argument(f"--{view}", action="store_true", help=f"{meaning}, as Kafka's tool has it")
-    parser.add_argument("--time", action="store_true", help="lag in time, its trend and when it is worked off")
+    parser.add_argument("--time", action="store_true", help="lag in seconds, its trend, and when it will be gone")
     parser.add_argument(
         "--window", metavar="SECONDS", type=amount, default=None,
         help="over which rates are taken (default: 600; of a live cluster 10, and none of a single group); of two "
@@ -53,15 +59,15 @@ def add_arguments(parser: Parser) -> None:
     from apportion.sighting.measures import sorts
 
     columns = list(sorts())
-    order = parser.add_argument_group("which groups, and in which order")
+    order = parser.add_argument_group("which groups, in which order")
     order.add_argument(
         "--sort", metavar="KEY", type=OneOf(("trouble", "name", "odd", *columns[1:]), "order"),
         help="trouble (the default of a list: the gravest verdict, then the longest and the most behind), name, odd "
         "(those with something odd first, most lag first), or a column: " + ", ".join(columns[1:]),
     )  # fmt: skip
-    order.add_argument("--odd", action="store_true", help="only groups of which something is odd")
-    order.add_argument("--top", metavar="N", type=whole(1), help="the first N of them")
-    parser.add_argument("--verbose", action="store_true", help="all members and partitions, as -o wide")
+    order.add_argument("--odd", action="store_true", help="only groups with a warning")
+    order.add_argument("--top", metavar="N", type=whole(1), help="only the first N")
+    parser.add_argument("--verbose", action="store_true", help="all members and partitions, like -o wide")
     add_output(parser, PICTURES)
 
 
@@ -81,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         tell("nothing is odd of any group")
     elif not chosen:
         tell(
-            "the cluster shows no consumer groups: nobody has joined one or committed yet, or this user may not see "
+            "the cluster shows no consumer groups: no consumer has joined one or committed yet, or this user may not see "
             "them (ACL Describe)"
         )
     elif args.time:
@@ -189,11 +195,9 @@ def _evidence(
 def _check_options(args: argparse.Namespace) -> None:
     """Refuse what would be passed over without a word."""
     if args.time and args.output in ("json", "html"):
-        raise Usage("apportion describe", f"-o {args.output} has no place for --time: take table, wide, csv or ndjson")
+        raise Usage("apportion describe", f"-o {args.output} cannot show --time: use table, wide, csv or ndjson")
     if args.window is not None and not args.time and _views_asked(args):
-        raise Usage(
-            "apportion describe", "--window says over which time rates are taken, which this output does not show"
-        )
+        raise Usage("apportion describe", "--window is the time for rates, which this output does not show")
 
 
 def _time(groups: list[Sighting], listings: Listings | None, args: argparse.Namespace) -> None:
@@ -205,7 +209,7 @@ def _time(groups: list[Sighting], listings: Listings | None, args: argparse.Name
     over_time = source.over_time(args, groups, args.window) if listings is None else listings.over_time()
     if over_time is None or (listings is not None and listings.apart_s is None):
         raise Usage("apportion describe", "--time needs a dump, the pipeline's tables, a live cluster, or two listings "
-                    "and the seconds between them (--window): a file tells of one moment only")  # fmt: skip
+                    "and the seconds between them (--window): a file shows only one moment")  # fmt: skip
     rows_of_all: list[TextTable] = []
     for sighting, known in zip(groups, over_time, strict=True):
         group = sighting.group

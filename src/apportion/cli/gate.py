@@ -24,18 +24,18 @@ DETAILS = (
 EXAMPLES = (
     ("a plan that was saved", "apportion gate plan.json --max-moves 10 --require-proof"),
     ("would a rebalance move too much?", "apportion gate group.json --assignor sticky --max-moves 10 --max-skew 1"),
-    ("is any group behind by a minute?",
+    ("is any group a minute behind?",
      "apportion gate --bootstrap-server localhost:9092 --all-groups --now --max-lag-seconds 60"),
-    ("is one member swamped now?", "apportion gate group.json --now --max-lag 50000"),
+    ("has one member too much to read now?", "apportion gate group.json --now --max-lag 50000"),
 )  # fmt: skip
 _LIMITS: Final = (
     ("max-moves", "N", "partitions that change owner"),
     ("max-skew", "N", "most loaded member minus least loaded, per capacity"),
-    ("max-lag", "N", "messages of the heaviest member; with --now, or that nobody reads"),
-    ("max-lag-seconds", "S", "age of the oldest unread message, with --now; of a dump, tables or a live cluster"),
+    ("max-lag", "N", "messages of the heaviest member; with --now also those that no member reads"),
+    ("max-lag-seconds", "S", "age of the oldest unread message, with --now, for a dump, tables or a live cluster"),
     ("max-lag-share", "X", "of all lag, on one member: 0 to 1"),
     ("max-cross-rack", "N", "partitions read across racks"),
-    ("max-unowned", "N", "wanted partitions without an owner"),
+    ("max-unowned", "N", "subscribed partitions without an owner"),
     ("max-topic-share", "X", "of one topic's partitions, on one member: 0 to 1"),
     ("max-double-readers", "N", "with --now: partitions that several members read (0)"),
 )
@@ -56,7 +56,7 @@ def add_arguments(parser: Parser) -> None:
     limits.add_argument("--require-proof", action="store_true", help="every goal of the strategy proved optimal")
     parser.add_argument("--now", action="store_true", help="judge the present owners, not a plan")
     parser.add_argument("--all-groups", action="store_true", help="judge every group of the input or the cluster")
-    parser.add_argument("--window", metavar="SECONDS", type=amount, help="over which time --max-lag-seconds looks")
+    parser.add_argument("--window", metavar="SECONDS", type=amount, help="seconds over which --max-lag-seconds looks")
     source.add_group_choice(parser)
     source.add_subscribe(parser)
     add_assignor(parser)
@@ -203,7 +203,7 @@ def _add_ages(judged: Sequence[tuple[dict[str, Any], Sighting]], args: argparse.
 
     over_time = source.over_time(args, [sighting for _, sighting in judged], args.window)
     if over_time is None:
-        needed = "--max-lag-seconds needs a dump, tables or a live cluster: a file tells of one moment only"
+        needed = "--max-lag-seconds needs a dump, tables or a live cluster: a file shows only one moment"
         raise Usage("apportion gate", needed)
     for (facts, sighting), known in zip(judged, over_time, strict=True):
         group = sighting.group

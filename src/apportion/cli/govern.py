@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 DETAILS = (
     "The brokers need the class io.apportion.broker.GovernedAssignor (one jar, named in group.consumer.assignors),\n"
-    "and the members group.remote.assignor=apportion. Not possible where the brokers are another's (managed clouds,\n"
-    "Redpanda): there GroupConsumer brings a strategy along.\n"
+    "and the members group.remote.assignor=apportion. You need your own brokers: managed clouds and\n"
+    "Redpanda accept no such class; use GroupConsumer there.\n"
     "It looks at the group, plans it, and a static member that takes nothing carries the plan in its rack id.\n"
     "While it is away nothing moves. All brokers are asked for the class first: a member that names\n"
     "an assignor which its broker lacks ends for good.\n"
     "Rights: DescribeConfigs on the cluster, Read on the group, Describe on its topics."
 )
 EXAMPLES = (
-    ("have all brokers the class?", "apportion govern --bootstrap-server localhost:9092 --check"),
+    ("do all brokers have the class?", "apportion govern --bootstrap-server localhost:9092 --check"),
     ("failover, priorities by a file", "apportion govern --context prod --group ads --config govern.toml"),
     ("racks", "apportion govern --context prod --group ads --assignor sticky --set order=balance,racks,moves"),
 )
@@ -65,15 +65,15 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--all-groups", action="store_true", help="every group of the new protocol that --config names")
     add_assignor(parser)
     parser.add_argument("--config", metavar="FILE", help="strategies, settings and members' facts by group, TOML")
+    parser.add_argument("--convert", action="store_true", help="also classic groups: the governor's join converts them")
     parser.add_argument(
-        "--convert", action="store_true", help="a classic group too: the governor's joining converts it"
+        "--check", action="store_true", help="ask all brokers for the class; exit code 3 if one lacks it"
     )
-    parser.add_argument("--check", action="store_true", help="ask all brokers for the class; exit 3 where one lacks it")
-    parser.add_argument("--key-file", metavar="FILE", help="what plans are signed with, as on the brokers")
+    parser.add_argument("--key-file", metavar="FILE", help="the key that signs plans, as on the brokers")
     parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=5, help="seconds (default: 5)")
     parser.add_argument("--listen", metavar="HOST:PORT", help="answer /metrics and /healthz there")
     parser.add_argument(
-        "--status", action="store_true", help="list the governed groups and where they differ, then end"
+        "--status", action="store_true", help="list the governed groups and their differences, then end"
     )
     parser.add_argument("--release", action="store_true", help="give the groups back to uniform, then end")
 
@@ -121,7 +121,7 @@ def _status(looks: Cluster, names: list[str]) -> int:
         seats = [who(seat) for seat, _ in group.facts["carriers"] if seat["member_epoch"] >= 0]
         age_s = max(0.0, seen.ended - under.published_s)
         sentences = " ".join(under.sentences[1:]) or "It is followed."
-        carriers = ", ".join(seats) or "nobody now, until its session ends"
+        carriers = ", ".join(seats) or "no member now, until its session ends"
         emit(
             f"{printable(name)}: plan of {age_s:,.0f} s ago, carried by {printable(carriers)}. {printable(sentences)}\n"
         )

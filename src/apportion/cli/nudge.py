@@ -11,8 +11,8 @@ from apportion.cli.parser import Parser, Usage, whole
 from apportion.errors import Unavailable
 
 DETAILS = (
-    "A leader of ours that acts on lag (assignor(..., acting=Acting(...))) finds the nudge with its next fetch of\n"
-    "offsets and has the group rebalance, rest or not. Nobody else can: where another member leads, restart one\n"
+    "If the leader runs apportion and acts on lag (assignor(..., acting=Acting(...))), it finds the nudge with its\n"
+    "next fetch of offsets and starts a rebalance, even during its rest. If another member leads, restart one\n"
     "member, which rebalances a group of dynamic members twice."
 )
 EXAMPLES = (("rebalance now", "apportion nudge --bootstrap-server localhost:9092 --group ads-join"),)
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
             [group] = live.read(cluster, [name])
         topics = sorted({group.group.topics[t] for t in group.group.topic_of[group.group.claims.partition].tolist()})
         if not topics:
-            raise Unavailable(f"group {name!r} has no member that owns anything, so there is nothing to rebalance")
+            raise Unavailable(f"group {name!r} has no member with partitions, so there is nothing to rebalance")
         with sentences(connection.bootstrap):
             return _nudged(cluster._admin, name, topics[0], args.wait)
 
@@ -61,6 +61,6 @@ def _nudged(admin: object, name: str, topic: str, wait_s: int) -> int:
     finally:
         nudge_commit.remove(admin, name)
     raise Unavailable(
-        f"nobody took the nudge of group {name!r} within {wait_s} s: its leader is no member of ours with acting=, or "
+        f"no leader took the nudge of group {name!r} within {wait_s} s: its leader does not act (acting=), or "
         "its lag feed fetches more rarely (every_s); restart one member instead, or wait longer with --wait"
     )

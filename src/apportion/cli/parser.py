@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
         name = word.removeprefix("--")
         if word.startswith("--") and name in COMMANDS and word not in self._option_string_actions:
             advice = "leave it out" if self.prog.endswith(f" {name}") else f"run apportion {name}"
-            raise Usage(self.prog, f"{word} is a command here and no option: {advice}")
+            raise Usage(self.prog, f"{word} is a command, not an option: {advice}")
 
 
 class _Once(argparse.Action):

@@ -29,9 +29,9 @@ PERSONAL_DAYS_MAX: Final = 100_000
 _SAID: Final = {"dump": "from", "assignors": "assignor", "form": "format"}
 SOURCES = ("auto", "connector", "python")
 DETAILS = (
-    "capture  reads the records that were not read yet from a cluster into a dump\n"
-    "build    makes what is new of every table from a dump (--from DUMP --to TABLES)\n"
-    "rebuild  makes them anew from the same dump, to the same bytes (--to TABLES)\n"
+    "capture  reads a cluster's new records into a dump\n"
+    "build    updates every table from a dump (--from DUMP --to TABLES)\n"
+    "rebuild  makes all tables again from the same dump, to the same bytes (--to TABLES)\n"
     "run      captures and builds every --interval seconds, until it is stopped (--from DUMP --to TABLES)\n"
     "status   how fresh the tables or the dump are (--to PLACE)\n"
     "\n"
@@ -42,7 +42,7 @@ EXAMPLES = (
     ("records of a cluster into a dump", "apportion pipeline capture --bootstrap-server localhost:9092 --to dump"),
     ("the tables of a dump", "apportion pipeline build --from dump --to tables"),
     (
-        "the same in less time: what-ifs of two strategies alone",
+        "the same in less time: what-ifs of only two strategies",
         "apportion pipeline build --from dump --to tables -A range -A cooperative-sticky",
     ),
     (
@@ -65,7 +65,7 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--format", metavar="FORM", dest="form",
-        help="parquet (a local folder's default) or delta (a URI's); of a catalog's tables what it knows",
+        help="parquet (a local folder's default) or delta (a URI's); a catalog decides for its tables",
     )  # fmt: skip
     source.add_connection(parser)
     parser.add_argument("--service", action="store_true", help="capture: again and again, until Ctrl-C")
@@ -73,14 +73,14 @@ def add_arguments(parser: Parser) -> None:
         "--interval", metavar="S", type=whole(1, 86_400),
         help=f"capture --service, run: seconds (default: {INTERVAL_S})",
     )  # fmt: skip
-    parser.add_argument("--full", action="store_true", help="build: everything anew, which gives the same rows")
+    parser.add_argument("--full", action="store_true", help="build: make everything again; the rows are the same")
     parser.add_argument(
         "--source",
         metavar="HOW",
         type=OneOf(SOURCES, "source"),
         help="capture, run: auto, connector or python (default: auto)",
     )
-    parser.add_argument("--allowed-lag", metavar="N", type=whole(), help="build: messages that count as none")
+    parser.add_argument("--allowed-lag", metavar="N", type=whole(), help="build: a lag up to this counts as none")
     parser.add_argument(
         "--personal-days",
         metavar="N",
@@ -137,9 +137,11 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.interval is not None and args.action == "capture" and not args.service:
         raise Usage("apportion pipeline", "--interval needs --service: without it a capture is made once")
     if args.action == "run" and args.output != "table":
-        raise Usage("apportion pipeline", f"run tells a line a round and has no result: -o {args.output} is not for it")
+        raise Usage(
+            "apportion pipeline", f"run prints one line per round and has no result: -o {args.output} is not for it"
+        )
     if args.hash_personal and args.personal_days is None:
-        raise Usage("apportion pipeline", "--hash-personal needs --personal-days, which says from which age on")
+        raise Usage("apportion pipeline", "--hash-personal needs --personal-days, the age from which on")
 
 
 def _capture(args: argparse.Namespace) -> int:

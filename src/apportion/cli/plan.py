@@ -17,8 +17,8 @@ DETAILS = (
 EXAMPLES = (
     ("a table for people", "apportion plan group.json --assignor sticky"),
     ("plan.json, with a setting", "apportion plan group.json --assignor lag-aware --set max_skew=2 -o json"),
-    ("why it is the best, and what changes for whom", "apportion plan group.json --explain --diff"),
-    ("many groups, one a line", "apportion plan --batch --assignor range < groups.ndjson > plans.ndjson"),
+    ("why it is the best, and the changes for each member", "apportion plan group.json --explain --diff"),
+    ("many groups, one per line", "apportion plan --batch --assignor range < groups.ndjson > plans.ndjson"),
 )
 
 
@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
     add_output(parser, PICTURES)
     parser.add_argument("--batch", action="store_true", help="NDJSON in, NDJSON out")
     parser.add_argument("--explain", action="store_true", help="the proof in words")
-    parser.add_argument("--diff", action="store_true", help="what each member gains and loses")
+    parser.add_argument("--diff", action="store_true", help="each member's gains and losses")
     parser.add_argument("--saved", metavar="PLAN", help="with --diff: against this plan.json, not the present owners")
     parser.add_argument("--save", metavar="FILE", help="also write plan.json to this file")
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         if getattr(args, name) and args.output not in ("table", "wide", "json"):
             raise Usage("apportion plan", f"--{name} is for table, wide and json, not for {args.output}")
     if args.saved and not args.diff:
-        raise Usage("apportion plan", "--saved says what --diff compares with: give both")
+        raise Usage("apportion plan", "--saved is the plan that --diff compares with: give both")
     from apportion.planning import plan
     from apportion.report import tables
 
@@ -94,6 +94,6 @@ def _batch(args: argparse.Namespace) -> int:
             option = {"groups": "--group", "subscriptions": "--subscribe"}.get(name, "--" + name.replace("_", "-"))
             raise Usage("apportion plan", f"{option} is for a single group, not for --batch")
     if args.output not in ("table", "json", "ndjson"):
-        raise Usage("apportion plan", f"--batch gives one plan.json a line, not {args.output}")
+        raise Usage("apportion plan", f"--batch writes one plan.json per line, not {args.output}")
     with source.open_bytes(args.file or "-") as lines:
         return answer_lines(lines, args.assignor, settings_of(args))

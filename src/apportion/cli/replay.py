@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 LONGEST_S: Final = 10 * 365 * 86_400.0
 """Seconds of the past that are looked at: all that a dump holds."""
 DETAILS = (
-    "FOLDER is a dump, or the tables that pipeline build made. Each generation finds what the strategy itself left in\n"
-    "the one before; MOVES-THEN is what really happened, by the same measure. A streams group is walked with\n"
-    "streams or broker-sticky, the broker's own task assignor, each with --set num_standby_replicas=N."
+    "FOLDER is a dump, or the tables that pipeline build made. Each generation starts from the strategy's own\n"
+    "assignment in the one before; MOVES-THEN has the real moves, by the same measure. A streams group is replayed\n"
+    "with streams or broker-sticky, the broker's own task assignor, each with --set num_standby_replicas=N."
 )
 EXAMPLES = (
     ("would sticky have moved less?", "apportion replay dump --group ads-join --assignor sticky"),
@@ -34,7 +34,7 @@ def add_arguments(parser: Parser) -> None:
     add_assignor(parser)
     parser.add_argument(
         "--acting", metavar="RULE", nargs="?", const="", default=None,
-        help="tell when a leader of ours would have acted on the lag, by gain=0.2,hold=10,rest=60,horizon=60[,moves=N]",
+        help="show when a leader would have acted on the lag, with gain=0.2,hold=10,rest=60,horizon=60[,moves=N]",
     )  # fmt: skip
     add_output(parser, PICTURES)
 

@@ -32,7 +32,7 @@ def add_arguments(parser: Parser) -> None:
     source.add_group_choice(parser)
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
     parser.add_argument(
-        "--switch", action="store_true", help="also what a move to the broker's protocol would do to each group"
+        "--switch", action="store_true", help="also show what a move to the broker's protocol would do to each group"
     )
     parser.add_argument("-o", "--output", metavar="FILE", default="apportion.html", help="default: apportion.html")
     parser.add_argument("--title", metavar="TEXT", help="the page's title")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import page_groups
 
     if args.output in PICTURES:
-        raise Usage("apportion report", f"-o names the file of the page, and found {args.output!r}: -o page.html")
+        raise Usage("apportion report", f"-o names the file of the page, but found {args.output!r}: -o page.html")
     path = None if args.file is None else source.at_hand(args.file, args.groups)
     folder = path is not None and path != "-" and os.path.isdir(path)
     groups = _groups(args, path if folder else None)

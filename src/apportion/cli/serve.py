@@ -39,10 +39,13 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument("--interval", metavar="S", type=whole(1, 3600), default=10, help="seconds (default: 10)")
     parser.add_argument("--from", metavar="DIR", dest="past", help="a dump or the pipeline's tables: the past at once")
     parser.add_argument(
-        "--capacity", metavar="N", type=whole(1), help="messages a second that a member takes: advises how many to have"
+        "--capacity",
+        metavar="N",
+        type=whole(1),
+        help="messages a second that a member can read: advises a number of members",
     )
     parser.add_argument(
-        "--catch-up", metavar="S", type=amount, help="with --capacity: read what waits in so many seconds besides"
+        "--catch-up", metavar="S", type=amount, help="with --capacity: also read the lag within this many seconds"
     )
     parser.add_argument("--no-tail", action="store_true", help="do not read __consumer_offsets")
     shown = parser.add_argument_group("metrics")
@@ -63,7 +66,7 @@ def add_arguments(parser: Parser) -> None:
         help="show client ids and hosts, in labels of metrics too (the page and the API show them where this machine "
         "alone can reach them)",
     )
-    names.add_argument("--no-personal", action="store_false", dest="personal", help="show them nowhere")
+    names.add_argument("--no-personal", action="store_false", dest="personal", help="never show them")
     shown.add_argument(
         "--otlp-endpoint", metavar="URL", help="send the metrics by OTLP too, as in http://localhost:4318/v1/metrics"
     )
@@ -88,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.catch_up is not None and args.capacity is None:
         raise Usage(
-            "apportion serve", "--catch-up says how soon what waits is read by members of a --capacity: give both"
+            "apportion serve", "--catch-up is the time in which members of a --capacity read the lag: give both"
         )
     listen = server.read_listen(args.listen, args.tls_cert, args.tls_key)
     access, notes = read_access(args.token_file, args.basic_auth_file)

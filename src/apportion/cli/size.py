@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from apportion.sighting.sighting import Sighting
 
 DETAILS = (
-    "A row for each number of members that makes sense: more members move less now, fewer cost less to run. * marks\n"
-    "the one that is advised. Work is counted by weight (what comes in a second), by lag or by partitions."
+    "One row for each sensible number of members: more members move less now, fewer cost less to run. * marks\n"
+    "the advice. Work is counted by weight (messages a second), by lag or by partitions."
 )
 EXAMPLES = (
-    ("members that each take 50,000 messages of lag", "apportion size group.json --by lag --capacity 50000"),
-    ("members of 500 messages a second that work off the lag in ten minutes",
+    ("members that can each read 50,000 messages of lag", "apportion size group.json --by lag --capacity 50000"),
+    ("members of 500 messages a second that read the lag in ten minutes",
      "apportion size group.json --by lag --capacity 500 --catch-up 600"),
     ("at most 40 partitions a member, 3 to 12 members",
      "apportion size group.json --by partitions --capacity 40 --members 3..12"),
@@ -38,25 +38,27 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--by", metavar="WORK", type=OneOf(("weight", "lag", "partitions"), "kind of work"), default=None,
-        help="weight, lag or partitions (default: weight, where some weight is known)",
+        help="weight, lag or partitions (default: weight, if a weight is known)",
     )  # fmt: skip
     parser.add_argument("--members", metavar="A..B", type=span, default=None, help="the least and most members")
     parser.add_argument(
         "--catch-up", metavar="SECONDS", type=amount, default=None,
-        help="members that also work off the lag in so many seconds",
+        help="members that also read the lag within this many seconds",
     )  # fmt: skip
     parser.add_argument(
         "--threads", metavar="N", type=whole(1, 100_000), default=1,
         help="members that one process runs: they come and go together (default: 1)",
     )  # fmt: skip
-    parser.add_argument("--like", metavar="MEMBER", help="newcomers want what this member wants (default: all topics)")
+    parser.add_argument(
+        "--like", metavar="MEMBER", help="new members subscribe to this member's topics (default: all topics)"
+    )
     parser.add_argument(
         "--prefer", metavar="END", type=OneOf(("members", "moves"), "preference"), default=None,
-        help="members: as few as possible; moves: as little moved as possible (default: what costs least in all)",
+        help="members: as few as possible; moves: as few moves as possible (default: the least total cost)",
     )  # fmt: skip
     parser.add_argument(
         "--window", metavar="SECONDS", type=amount, default=None,
-        help="over which rates are measured where the input has a history (default: 600; of a live cluster 10)",
+        help="seconds over which rates are measured if the input has a history (default: 600; a live cluster: 10)",
     )  # fmt: skip
     source.add_group_choice(parser)
     add_output(parser, PICTURES)
@@ -115,7 +117,7 @@ def _measured(args: argparse.Namespace, sighting: Sighting) -> tuple[Group, floa
     speeds = time_window.group_time(group, series, window_s, known.held_since_ms, known.now_ms).speeds
     takes, sentence = time_window.learned_capacity(speeds)
     if takes is None:
-        raise Usage("apportion size", f"--capacity learned: too little to tell, {sentence}; give a number")
+        raise Usage("apportion size", f"--capacity learned: too little data, {sentence}; give a number")
     return group, takes, [*how, sentence, *lag_text.speed_notes(speeds, window_s)]
 
 

@@ -44,7 +44,7 @@ def add_group_choice(parser: Parser) -> None:
     """``--group``, and the options that reach a live cluster, named as Kafka's own tools name them."""
     parser.add_argument(
         "--group", metavar="GROUP", dest="groups", action="append", default=[],
-        help="which group, where the input holds several (describe and report take more than one)",
+        help="which group, if the input has several (describe and report take more than one)",
     )  # fmt: skip
     add_connection(parser)
 
@@ -53,7 +53,7 @@ def add_subscribe(parser: Parser) -> None:
     """``--subscribe``: what members want, where a text does not tell it."""
     parser.add_argument(
         "--subscribe", metavar="[MEMBER=]TOPIC,...", dest="subscriptions", action="append", default=[],
-        help="what all members want, or one; for a text, which does not tell; may be given more than once",
+        help="the topics of all members, or of one, for a text without subscriptions; may be given more than once",
     )  # fmt: skip
 
 
@@ -97,7 +97,9 @@ def plannable(sighting: Sighting, args: argparse.Namespace, whole: bool = True) 
         refuse_parts(sighting, args)
     if not sighting.group.M:
         raise BadInput(
-            _called(args), f"no member at all in group {sighting.name!r}", "at least one: nobody is there to plan for"
+            _called(args),
+            f"no member at all in group {sighting.name!r}",
+            "at least one: there is no member to plan for",
         )
     if getattr(args, "subscriptions", None):
         from apportion.sources.subscribing import subscribed
@@ -110,14 +112,14 @@ def assumptions(sighting: Sighting) -> list[str]:
     """A sentence for what every plan of the group rests on that its source does not tell; empty where it tells all."""
     if not sighting.assumed:
         return []
-    return [f"This rests on subscriptions that are assumed. {sighting.assumed} --subscribe states them."]
+    return [f"This rests on subscriptions that are assumed. {sighting.assumed} You can state them with --subscribe."]
 
 
 def refuse_parts(sighting: Sighting, args: argparse.Namespace) -> None:
     """A plan or a gate of a part of a group would say nothing of the whole."""
     if sighting.gaps:
         more = f" and {len(sighting.gaps) - 1:,} more such" if len(sighting.gaps) > 1 else ""
-        needed = "the whole of what was printed, without lines between the rows"
+        needed = "the whole output, without lines between the rows"
         raise BadInput(_called(args), f"a text of which not all was read: {sighting.gaps[0]}{more}", needed)
 
 
@@ -135,7 +137,7 @@ def refuse_unnamed(sighting: Sighting, args: argparse.Namespace) -> None:
         raise BadInput(_called(args), held, "what --describe, or --describe --members --verbose, prints")
     if not sighting.owners_told:
         raise BadInput(
-            _called(args), f"a table of {sighting.name!r} that does not tell who reads",
+            _called(args), f"a table of {sighting.name!r} that does not show which member reads",
             "the column CONSUMER-ID, as --describe prints it, or another tool's list of members",
         )  # fmt: skip
 
@@ -143,7 +145,7 @@ def refuse_unnamed(sighting: Sighting, args: argparse.Namespace) -> None:
 def refuse_share(group: str, protocol: str | None) -> None:
     """Nobody owns a partition of a share group, so that there is nothing to plan."""
     if protocol == SHARE:
-        raise BadInput("group", f"{group!r}, a share group, whose partitions nobody owns", "another kind of group")
+        raise BadInput("group", f"{group!r}, a share group, whose partitions have no owners", "another kind of group")
 
 
 def folder(args: argparse.Namespace) -> str | None:
@@ -289,7 +291,7 @@ def two_listings(args: argparse.Namespace, apart_s: float | None) -> Listings:
     went_back = _went_back(before, after)
     if went_back:
         needed = f"the earlier listing first: apportion describe {shlex.quote(args.later)} {shlex.quote(args.file)}"
-        raise BadInput(called(args.later), f"an older listing than {called(args.file)}: {went_back}", needed)
+        raise BadInput(called(args.later), f"a listing older than {called(args.file)}: {went_back}", needed)
     if apart_s is None and all(path != "-" and os.path.isfile(path) for path in paths):
         by_files = os.path.getmtime(args.later) - os.path.getmtime(args.file)
         apart_s = by_files if 1 <= by_files <= DAY_S else None

@@ -173,6 +173,6 @@ def with_rates(recorded: FolderSeries, group: Group) -> Group:
 def _at_least_one(looked: list[Looked], where: str, left_out: list[tuple[str, str]]) -> list[Looked]:
     if not looked:
         why = f" (group {left_out[0][0]!r} {left_out[0][1]})" if len(left_out) == 1 else ""
-        needed = "one: what a switch gives depends on who is there"
+        needed = "one: the result of a switch depends on the members"
         raise BadInput(where, f"no group of consumers with members{why}", needed)
     return looked

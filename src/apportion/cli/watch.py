@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from apportion.report.watching import View
     from apportion.sources.cluster import Cluster
 
-DETAILS = "Ctrl-C ends it and leaves the terminal as it was. --once prints one picture and ends."
+DETAILS = "Ctrl-C ends it and restores the terminal. --once prints one picture and ends."
 EXAMPLES = (
     ("a group, looked at every two seconds", "apportion watch --bootstrap-server localhost:9092 --group ads-join"),
     ("one picture", "apportion watch --bootstrap-server localhost:9092 --group ads-join --once"),

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from apportion.sighting.sighting import Sighting
 
 DETAILS = (
-    "Steps may be given in any order and as often as needed; they happen in that order. Between two steps the group\n"
-    "settles: each step finds the assignment that the one before ended in. --rolling and --scale show all generations\n"
-    "of a rollout: what members that stay must let go, lose and read anew, and how long partitions stand still.\n"
+    "Steps may be given in any order and as often as needed; they happen in that order. After each step the group\n"
+    "rebalances, and the next step starts from there. --rolling and --scale show all generations\n"
+    "of a rollout: what the other members must give up, lose and read again, and how long partitions are paused.\n"
     "A streams group of a dump or of tables takes --join and --leave, and its tasks are planned: by streams and by\n"
     "broker-sticky, the broker's own task assignor, with no, one and two standbys each, or as -A says. --rolling\n"
     "restarts its processes; under broker-sticky and with the standbys that the group asks for, or as -A says."
@@ -31,14 +31,14 @@ EXAMPLES = (
     ("a member leaves, then two come", "apportion what-if group.json --leave consumer-2-91aa --join 2"),
     ("a topic grows", "apportion what-if group.json --grow clicks:24 --assignor sticky"),
     (
-        "all members restart, one after the other, under the broker's protocol",
+        "all members restart, one at a time, under the broker's protocol",
         "apportion what-if group.json --rolling --protocol consumer",
     ),
     (
         "the same with static members that are back in 30 seconds",
         "apportion what-if group.json --rolling --static --restart-time 30",
     ),
-    ("a zone is lost under a burst", "apportion what-if group.json --lag impressions:0=1000000 --lose-rack b -o json"),
+    ("a zone fails during a burst", "apportion what-if group.json --lag impressions:0=1000000 --lose-rack b -o json"),
 )
 
 
@@ -70,7 +70,7 @@ def add_arguments(parser: Parser) -> None:
         ("--grow", "TOPIC:N", "the topic has N partitions from now on"),
         ("--lose-rack", "RACK", "the rack's members and replicas are gone"),
         ("--lag", "TOPIC:P=N", "the partition is N messages behind"),
-        ("--capacity", "MEMBER=N", "the member can take N times what one of capacity 1 takes"),
+        ("--capacity", "MEMBER=N", "the member can read N times as much as one of capacity 1"),
     ):
         steps.add_argument(option, metavar=form, action=_Step, dest="steps", default=argparse.SUPPRESS, help=meaning)
     steps.add_argument(
@@ -79,17 +79,17 @@ def add_arguments(parser: Parser) -> None:
     )  # fmt: skip
     steps.add_argument("--scale", metavar="N", action=_Step, dest="steps", default=argparse.SUPPRESS,
                        help="to N members: the last ones leave, or new ones join")  # fmt: skip
-    steps.add_argument("--like", metavar="MEMBER", help="members that join want what this one wants")
+    steps.add_argument("--like", metavar="MEMBER", help="new members subscribe to this member's topics")
     rollout = parser.add_argument_group("rollout")
-    rollout.add_argument("--static", action="store_true", help="members without an instance id have one too")
+    rollout.add_argument("--static", action="store_true", help="members without an instance id get one")
     rollout.add_argument(
         "--protocol", metavar="NAME", type=OneOf(("eager", "cooperative", "consumer"), "protocol"), default=None,
         help="eager, cooperative or consumer (the broker's); -A is then Kafka's usual strategy for it",
     )  # fmt: skip
     for option, default, meaning in (
-        ("--restart-time", 10, "until a member is back"),
-        ("--session-timeout", 45, "until a silent member counts as gone"),
-        ("--rebalance-time", 3, "that a rebalance keeps a partition from being read"),
+        ("--restart-time", 10, "seconds until a member is back"),
+        ("--session-timeout", 45, "seconds until a silent member counts as gone"),
+        ("--rebalance-time", 3, "seconds that a rebalance pauses a partition"),
     ):
         rollout.add_argument(option, metavar="SECONDS", type=amount, default=default, help=f"{meaning} ({default})")
     source.add_group_choice(parser)
@@ -176,7 +176,7 @@ def _runs(sighting: Sighting, args: argparse.Namespace) -> str | None:
 def _like(steps: Sequence[str], member: str) -> list[str]:
     """The steps, those that add members with whose subscription these have."""
     if not any(text.partition(" ")[0] in ("join", "scale") for text in steps):
-        raise Usage("apportion what-if", "--like says what members want that join: give --join or --scale too")
+        raise Usage("apportion what-if", "--like chooses the topics of members that join: give --join or --scale too")
     return [f"{text} like {member}" if text.partition(" ")[0] in ("join", "scale") else text for text in steps]
 
 

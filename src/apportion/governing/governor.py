@@ -60,7 +60,7 @@ def without_class(cluster: Cluster) -> dict[str, str]:
         configs = patiently(where, ask).get("broker", {}).get(str(broker), {})
         value = str(configs.get(key, {}).get("value") or "")
         if CLASS not in [name.strip() for name in value.split(",")]:
-            lacking[str(broker)] = value or "(not told: DescribeConfigs on the cluster is needed)"
+            lacking[str(broker)] = value or "(unknown: DescribeConfigs on the cluster is needed)"
     return lacking
 
 

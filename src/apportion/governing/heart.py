@@ -107,7 +107,7 @@ class Heart:
 
         node = self._manager.cluster._coordinators.get((CoordinatorType.GROUP, carrier.group))
         if trouble or node is None:
-            carrier.trouble = f"{carrier.group} has no coordinator for this governor: {trouble or 'nobody is told'}"
+            carrier.trouble = f"{carrier.group} has no coordinator for this governor: {trouble or 'no broker is named'}"
             carrier.due_s = time.monotonic() + REFUSED_S
             self._homeless.append(carrier)
             return

@@ -40,7 +40,7 @@ def exposition(governing: Governing) -> str:
     now = Counter(governed.outcome for governed in state.values())
     published = {name: governor.published_at for name, governor in list(governing.governors.items())}
     families: list[tuple[str, str, str, Iterable[Sample]]] = [
-        ("groups", "gauge", "Groups that this governor governs, by what the last pass came to.",
+        ("groups", "gauge", "Groups that this governor governs, by the outcome of the last pass.",
          [(f'{{outcome="{outcome}"}}', now[outcome]) for outcome in OUTCOMES]),
         ("outcomes_total", "counter", "How often a group's outcome became this one.",
          [(f'{{outcome="{outcome}"}}', counts.changes[outcome]) for outcome in OUTCOMES]),
@@ -49,7 +49,7 @@ def exposition(governing: Governing) -> str:
         ("differing_partitions", "gauge", "Partitions whose target is another one than the plan's.",
          [(label(name), governed.differs) for name, governed in sorted(state.items())]),
         ("passes_total", "counter", "Looks at the cluster that were planned from.", [("", counts.passes)]),
-        ("pass_seconds", "gauge", "What the last pass took.", [("", counts.pass_s)]),
+        ("pass_seconds", "gauge", "Duration of the last pass.", [("", counts.pass_s)]),
         ("look_timestamp_seconds", "gauge", "When the last look at the cluster ended.", [("", counts.looked_at)]),
         ("heartbeats_total", "counter", "Heartbeats of carriers that were answered.", [("", heart.beats)]),
         ("heartbeat_gap_seconds", "gauge", "The longest time between two heartbeats of a carrier in the last minute.",

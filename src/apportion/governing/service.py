@@ -126,7 +126,7 @@ class Governing:
         self._count(outcomes)
         self.counts.passes += 1
         self.counts.pass_s = time.monotonic() - began_s
-        alone = f"{self.member.trouble}: it takes every group that nobody governs" if self.member.trouble else ""
+        alone = f"{self.member.trouble}: it takes every group without a governor" if self.member.trouble else ""
         self.counts.trouble = " ".join(filter(None, [*seen.troubles, alone]))
         return outcomes
 

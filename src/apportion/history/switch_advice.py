@@ -52,7 +52,7 @@ def traps(switch: Switch) -> list[str]:
     if not switch.classic_clients:
         sentences.append(
             "Its clients need the new protocol: Java's and librdkafka have it, kafka-python and aiokafka have not, and "
-            "no broker tells which client a member runs."
+            "no broker knows which client a member runs."
         )
     if any(switch.group.instance_ids):
         sentences.append(
@@ -101,7 +101,7 @@ def _verdict(switch: Switch) -> str:
             "its members now if there were no plan."
         )
     if switch.facts.kind == CONSUMER:
-        return "It uses the new protocol already: online is what the broker would assign to its members now."
+        return "It uses the new protocol already: online is the assignment that the broker would compute now."
     if switch.classic_clients:
         return _other_clients(switch)
     if switch.blockers:
@@ -122,7 +122,7 @@ def _verdict(switch: Switch) -> str:
         return f"It can switch, {IF_CLIENTS}, if it can do without {', '.join(switch.loses)}, which the broker ignores."
     if switch.blockers is None:
         return (
-            f"It can switch, {IF_CLIENTS}, as far as this input tells: whether assignments carry user data is not "
+            f"It can switch, {IF_CLIENTS}, as far as this input shows: whether assignments carry user data is not "
             "known."
         )
     return (
@@ -158,7 +158,7 @@ def _concentrated(switch: Switch) -> list[str]:
         return []
     name, plan = ("fresh", switch.fresh) if c["fresh"] >= c["online"] else ("online", switch.online)
     topic, share = max(topic_shares(group, plan.owner), key=lambda pair: pair[1])
-    when = "in a group that starts anew" if name == "fresh" else "after an online upgrade"
+    when = "in a group that starts without a past" if name == "fresh" else "after an online upgrade"
     after = f", {percent(c['online'])} after an online upgrade" if name == "fresh" else ""
     return [
         (
@@ -206,7 +206,8 @@ def _loads(switch: Switch) -> list[str]:
         met = switch.together
         sentences.append(
             f"Of {count(met['of'], 'partition number that meets', 'partition numbers that meet')} on one member, "
-            f"{met['online']:,} would still meet after an online upgrade, {met['fresh']:,} in a group that starts anew."
+            f"{met['online']:,} would still meet after an online upgrade, {met['fresh']:,} "
+            "in a group that starts without a past."
         )
     return sentences
 
@@ -234,8 +235,8 @@ def _still(history: Mapping[str, int]) -> str:
     parts = [] if low is None else [f"at least {_seconds(low)}, from all having joined to the assignment"]
     parts += [] if high is None else [f"at most {_seconds(high)}, from the last commit before to the first after"]
     if not parts:
-        return "How long they stood still is not known: no record tells when the group was called together."
-    return f"The median one of them stood still for {', and '.join(parts)}."
+        return "How long they were paused is unknown: no record has the time when the rebalance began."
+    return f"The median partition was paused for {', and '.join(parts)}."
 
 
 def _seconds(ms: int) -> str:

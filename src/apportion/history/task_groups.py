@@ -428,7 +428,7 @@ def rollout_sentences(step: Step) -> list[str]:
     """What the words of a rollout mean for tasks, and what the records do not tell."""
     standbys = count(standbys_of(step.generation), "standby")
     means = "Partitions are tasks here, by sub-topology and number, and members are threads; those of one process"
-    unknown = "No record tells how far a copy is restored, or whether a process finds its state again"
+    unknown = "No record shows how far a copy is restored, or whether a process finds its state again"
     return [
         f"{means} restart together. The group asks for {standbys} of each task with state.",
         f"{unknown}: copies count as whole, and a process that comes back begins without state.",

@@ -149,7 +149,7 @@ def learned_capacity(member_speeds: Mapping[str, Speed]) -> tuple[float | None, 
         if any(s.median is not None for s in member_speeds.values()):
             return None, "the members that had lag read nothing meanwhile"
         most = max((s.intervals for s in member_speeds.values()), default=0)
-        return None, f"no member had lag in enough intervals to tell its speed: {most} at most"
+        return None, f"no member had lag in enough intervals for a speed: {most} at most"
     medians = sorted(float(s.median or 0) for s in known.values())
     middle = round(medians[len(medians) // 2], 3)
     low = min(float(s.low or 0) for s in known.values())

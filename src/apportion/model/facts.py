@@ -65,7 +65,7 @@ def check_facts(where: str, value: Any) -> None:
     for name, number in value.items():
         check_text(f"{where}.{name}", name)
         if name in MEMBER_FIELDS:
-            raise BadInput(f"{where}.{name}", f"the fact {name!r}", f"it as a field of the member, beside {where!r}")
+            raise BadInput(f"{where}.{name}", f"the fact {name!r}", f"it as a field of the member, next to {where!r}")
         if number is not None:
             integer(UNSET + 1, INT64_MAX)(f"{where}.{name}", number)
 

@@ -30,7 +30,7 @@ def heading(sighting: Sighting) -> str:
     parts = [part for part in (sighting.state, sighting.assignor, sighting.protocol) if part]
     if sighting.generation is not None:
         parts.append(f"generation {sighting.generation}")
-    members = "members not told" if sighting.members is None else count(sighting.members, "member")
+    members = "members unknown" if sighting.members is None else count(sighting.members, "member")
     parts.append(f"{members}, {count(group.P, 'partition')}")
     if sighting.total_lag is not None:
         parts.append(f"lag {sighting.total_lag:,}")

@@ -69,7 +69,7 @@ def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:
         if not apart:
             lines.append(f"No member is surely faster than another: the spreads of {fast} and {slow} overlap.")
         elif not known[slow].median:
-            lines.append(f"{slow} mostly read nothing while it had lag, and {fast} did: look what holds it up.")
+            lines.append(f"{slow} mostly read nothing while it had lag, and {fast} did: check what is blocking it.")
         else:
             ratio = f"{(known[fast].median or 0) / (known[slow].median or 1):.3g} times as fast as {slow}"
             if known[fast].spread_known and known[slow].spread_known:
@@ -93,7 +93,7 @@ def notes(times: GroupTime, window_s: float) -> list[str]:
         return ["No commit and log end of this group are known together, so that its lag has no age."]
     lines = [in_a_sentence(whole)]
     if any(speed.median is None for speed in times.speeds.values()) and times.speeds:
-        lines.append("SPEED is left out where a member had lag in too few intervals to tell.")
+        lines.append("A member with lag in too few intervals has no SPEED.")
     lines.append(f"TREND, WRITTEN and READ are messages a second over the last {window_s:g} s that are known.")
     return lines
 

@@ -62,7 +62,7 @@ def acting_notes(acting: Mapping[str, Any]) -> list[str]:
     """How often it would have acted, and why not the other times."""
     looks, times = count(acting["looks"], "look"), count(len(acting["acts"]), "time")
     reasons = ", ".join(f"{number:,} {why}" for why, number in acting["left"].items())
-    sentence = f"A leader of ours would have acted {times} in {looks}"
+    sentence = f"An apportion leader would have acted {times} in {looks}"
     sentences = [f"{sentence}; why not at the others: {reasons}." if reasons else f"{sentence}."]
     if acting["acts"]:
         sentences.append("The lag is the recorded one: what acting would have made of it is not in it.")

@@ -36,7 +36,7 @@ def _who_reads_on(stages: Sequence[Stage]) -> list[str]:
     if not any(stage.generations and stage.plan.cooperative for stage in stages):
         return []
     holds = "The seconds hold for clients that read on while a join waits, as Java's do"
-    return [f"{holds}; in kafka-python poll gives nothing meanwhile, and partitions stand still longer."]
+    return [f"{holds}; in kafka-python poll returns nothing meanwhile, and partitions are paused for longer."]
 
 
 def table(stages: Sequence[Stage]) -> TextTable:

@@ -30,7 +30,7 @@ def page_row(switch: Switch) -> dict[str, Cell]:
 
 
 def group_table(switch: Switch) -> TextTable:
-    """A row a figure: now, after an online upgrade, and in a group that starts anew."""
+    """A row a figure: now, after an online upgrade, and in a group that starts without a past."""
     owners = (switch.group.owner, switch.online.owner, switch.fresh.owner)
     measures = (switch.now, switch.online.measures, switch.fresh.measures)
     c = switch.concentration

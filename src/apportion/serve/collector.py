@@ -122,7 +122,7 @@ class Collector:
             except Exception:
                 # Never seen is not never: a round that breaks must not end the server.
                 log.exception("a round broke")
-                self._failed("the last round broke; the log tells how")
+                self._failed("the last round failed; see the log")
             self._over.wait(max(0.1, self.settings.interval_s - (time.monotonic() - began)))
 
     def round(self) -> Snapshot:
@@ -344,7 +344,8 @@ class Collector:
             table.add(seen.at, topic.end)
         self._renewed = {name: at for name, at in self._renewed.items() if seen.at - at < FORGET_S}
         return {
-            name: f"The topic {name} was made anew: commits of before mean other messages." for name in self._renewed
+            name: f"The topic {name} was deleted and created again: older commits mean other messages."
+            for name in self._renewed
         }
 
     def _note_stale(self, topic: str) -> None:

@@ -43,7 +43,7 @@ class Faults:
     def sentence(self, group: str, derived: str) -> str | None:
         """What is said of the group, as it follows "because"; None if this works."""
         why = self._why.get((group, derived))
-        return None if why is None else f"its {derived} cannot be worked out ({why}; the server's log tells where)"
+        return None if why is None else f"its {derived} cannot be worked out ({why}; see the server's log)"
 
     def sentences(self, group: str) -> tuple[str, ...]:
         """Whole sentences about everything that breaks on the group."""

@@ -45,10 +45,10 @@ class OwnMetrics:
         at = state.round.at
         unknown = sum(1 for group in state.living if group.unknown_since is not None)
         for name, description, value in (
-            ("apportion_up", "1 where the last round reached the cluster", 0 if state.trouble else 1),
+            ("apportion_up", "1 if the last round reached the cluster", 0 if state.trouble else 1),
             (
                 "apportion_tail_up",
-                "1 where the tail of __consumer_offsets is read, of every partition",
+                "1 if the tail of every partition of __consumer_offsets is read",
                 0 if state.tail_trouble or state.trouble or state.round.leaderless else 1,
             ),
             ("apportion_scrape_round_duration_seconds", "How long the last good round took", state.round_s),
@@ -75,7 +75,7 @@ class OwnMetrics:
         yield broken
         for name, description, n in (
             ("apportion_scrape_rounds", "Rounds", state.number),
-            ("apportion_scrape_rounds_failed", "Rounds that told nothing", state.rounds_failed),
+            ("apportion_scrape_rounds_failed", "Rounds without an answer", state.rounds_failed),
         ):
             yield CounterMetricFamily(name, description, value=n)
 

@@ -39,7 +39,7 @@ class ReadUpTo:
         return cls(committed, none, none.copy())
 
     def lag(self, committed: Longs, begin: Longs, end: Longs) -> Longs:
-        """(P,) messages left where markers follow the commit; -1 elsewhere, where the offsets tell."""
+        """(P,) messages left where markers follow the commit; -1 elsewhere, but the offsets give."""
         known = (self.first > committed) & (begin != UNKNOWN) & (end != UNKNOWN)
         return np.where(known, np.maximum(end - np.maximum(self.first, begin), 0), UNKNOWN)
 

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 HOUR_MS: Final = 3_600_000
 _LAG, _KAFKA, _MINION = "kafka_consumergroup_group", "kafka_consumergroup", "kminion_kafka_consumer_group"
-_AT_LEAST: Final = (
-    "a lower bound, by samples of the log's end; none where 1 or 2 offsets may be markers of transactions"
-)
+_AT_LEAST: Final = "a lower bound, by samples of the log's end; none if 1 or 2 offsets may be transaction markers"
 _TEXT: Final[Mapping[str, Any]] = {"type": "string"}
 _COUNT: Final[Mapping[str, Any]] = {"type": "integer", "minimum": 0}
 _SECONDS: Final[Mapping[str, Any]] = {"type": "number", "minimum": 0}
@@ -255,7 +253,7 @@ MEASURES: list[Measure] = [
     Measure("name", "group", lambda j: j.sighting.name, header="GROUP", label="Group", row="group", sort="name",
             letters=True),
     Measure("verdict", "group", lambda j: j.verdict,
-            "ERR: messages wait, and nobody reads them. WARN: something is wrong.", "VERDICT", "Verdict",
+            "ERR: unread messages that no member reads. WARN: something is wrong.", "VERDICT", "Verdict",
             sort="verdict"),
     Measure("lag", "group", lambda j: j.sighting.total_lag, "messages that are still to be read", "LAG", "Lag",
             sort="lag", schema=_COUNT, prometheus=(f"{_LAG}_sum_lag",)),
@@ -295,7 +293,7 @@ MEASURES: list[Measure] = [
             "Most messages still to read of one partition", prometheus=(f"{_LAG}_max_lag",)),
     Measure("max_lag_seconds", "group", _max_seconds, f"Age of the oldest unread message: {_AT_LEAST}",
             prometheus=(f"{_LAG}_max_lag_seconds",)),
-    Measure("info", "group", _info, "1 where the group is Stable, else 0", prometheus=(f"{_MINION}_info",),
+    Measure("info", "group", _info, "1 if the group is Stable, else 0", prometheus=(f"{_MINION}_info",),
             labelled=True),
     Measure("rebalances_total", "group", lambda s: [({"cause": why}, n) for why, n in s.causes.items()],
             "Rebalances since the start, by cause", prometheus=("apportion_group_rebalances_total",), counter=True,
@@ -310,7 +308,7 @@ MEASURES: list[Measure] = [
             "Seconds that its rebalances took, from all having joined to the assignment", counter=True,
             prometheus=("apportion_group_rebalance_seconds_total",), otlp="apportion.group.rebalance_time", unit="s"),
     Measure("standstill_seconds", "group", lambda s: s.past.standstill_ms / 1000,
-            "Seconds that partitions stood still at rebalances, summed over them: a lower bound", counter=True,
+            "Seconds for which rebalances paused partitions, summed over them: a lower bound", counter=True,
             prometheus=("apportion_group_standstill_partition_seconds_total",), otlp="apportion.group.standstill_time",
             unit="s"),
     Measure("excess_moves", "group", lambda s: s.distance.moves if s.distance else None,
@@ -325,7 +323,7 @@ MEASURES: list[Measure] = [
     Measure("advised_members", "group", lambda s: s.advised_members, "Members that the group's work needs",
             prometheus=("apportion_group_advised_members",)),
     Measure("time_to_catch_up", "group", lambda s: s.evidence.whole.catch_up_s,
-            "Until all is read at the present rates; +Inf where the lag does not shrink",
+            "Until everything is read at the present rates; +Inf if the lag does not shrink",
             prometheus=("apportion_group_time_to_catch_up_seconds",)),
     Measure("expired_unread", "group", lambda s: int(s.evidence.expired.sum()),
             "Partitions whose committed offset lies before the log's start",
@@ -333,7 +331,7 @@ MEASURES: list[Measure] = [
     Measure("maybe_at_marker", "group", lambda s: int(s.maybe_markers.sum()),
             "Partitions of which 1 or 2 old offsets are unread, which may be markers of transactions",
             prometheus=("apportion_group_partitions_maybe_at_marker",)),
-    Measure("unowned", "group", _unowned, "Wanted partitions without an owner",
+    Measure("unowned", "group", _unowned, "Subscribed partitions without an owner",
             prometheus=("apportion_group_unowned_partitions",)),
     Measure("beyond_end", "group", _beyond_end, "Partitions whose committed offset lies beyond the log's end",
             prometheus=("apportion_group_partitions_committed_beyond_end",)),
@@ -344,7 +342,7 @@ MEASURES: list[Measure] = [
             "When the plan that a governor's carrier bears was published",
             prometheus=("apportion_group_governed_plan_timestamp_seconds",)),
     Measure("plan_differs", "group", lambda s: s.sighting.governed and len(s.sighting.governed.differs),
-            "Partitions that are not where that plan wants them",
+            "Partitions that are not where that plan puts them",
             prometheus=("apportion_group_governed_plan_differing_partitions",)),
     # A row a member.
     Measure("id", "member", lambda s: s.group.members, header="CONSUMER-ID", schema=_TEXT),
@@ -380,7 +378,7 @@ MEASURES: list[Measure] = [
     Measure("offset", "partition", _committed, "Committed offset",
             prometheus=(f"{_LAG}_offset", f"{_KAFKA}_current_offset"), otlp="kafka.consumer_group.offset"),
     Measure("stuck_seconds", "partition", lambda s: s.stuck_seconds,
-            "For how long nothing was committed, where messages wait and it never took nearly as long before",
+            "For how long nothing was committed, if messages are unread and no pause was nearly as long before",
             prometheus=("apportion_group_partition_stuck_seconds",)),
     Measure("lag", "topic", lambda s: _sums(s.group, s.owed), "Messages still to read of one topic",
             prometheus=(f"{_LAG}_topic_sum_lag", f"{_KAFKA}_lag_sum", f"{_MINION}_topic_lag"),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 OK, WARN, ERR = "OK", "WARN", "ERR"
 REBALANCING: Final = frozenset({"rebalancing", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 """States in which owners are about to change: who reads what just now tells nothing of the group."""
-BY_A_JOB: Final = "It commits without members, as Flink, Spark and consumers with assign() do: who reads is not told."
+BY_A_JOB: Final = "It commits without members, as Flink, Spark and consumers with assign() do: its readers are unknown."
 CONCENTRATED: Final = 0.5
 """The share of the whole lag from which on one partition or member is worth a sentence."""
 LEAST_LOCAL: Final = 50
@@ -122,7 +122,7 @@ class _Look:
         waiting = count(lag, "message waits", "messages wait") if lag else ""
         if not seen.owners_told:
             source = "the text has no column CONSUMER-ID and no list of members"
-            yield Finding(f"Owners are not told: {source}{f'; {waiting}' if waiting else ''}.", WARN)
+            yield Finding(f"The owners are unknown: {source}{f'; {waiting}' if waiting else ''}.", WARN)
         elif self.moving:
             named = "" if seen.state == "rebalancing" else f" ({seen.state})"
             lost = self._total(self.counted & (group.owner == NOBODY) & ~contested(group))
@@ -151,7 +151,7 @@ class _Look:
         if self.moving or not self.seen.owners_told:
             pass
         elif lost.all() and group.P and not len(group.claims.partition):
-            yield Finding("No owners are told, so moves cannot be counted.")
+            yield Finding("The owners are unknown, so moves cannot be counted.")
         elif lost.any():
             yield from self._unowned(lost)
         fallen = [claim for claim in group.rejected_claims() if not claim[3].startswith("claimed twice")]
@@ -166,7 +166,7 @@ class _Look:
     def _unowned(self, lost: Bools) -> Iterator[Finding]:
         waiting, names = self._total(lost & self.counted), named(self.group, lost)
         if self.traits.leaves:
-            left = f"{count(int(lost.sum()), 'partition is', 'partitions are')} left to nobody"
+            left = f"{count(int(lost.sum()), 'partition is', 'partitions are')} left without an owner"
             yield Finding(f"{left}, as {self.seen.assignor} does: {names}.", WARN if waiting else OK)
             return
         if waiting:
@@ -216,7 +216,7 @@ class _Look:
         governed = self.seen.governed
         if governed is not None and governed.differs:
             yield Finding(
-                f"{count(len(governed.differs), 'partition is', 'partitions are')} not where its plan wants them.", WARN
+                f"{count(len(governed.differs), 'partition is', 'partitions are')} not where its plan puts them.", WARN
             )
 
     def _lag(self) -> Iterator[Finding]:
@@ -275,7 +275,8 @@ class _Look:
         ahead = self.counted & (o.committed > o.end) & (o.end != UNKNOWN)
         if ahead.any():
             yield Finding(
-                f"Committed beyond the log's end, as after a topic was made anew: {named(group, ahead)}.", WARN
+                f"Committed beyond the log's end, as after a topic was deleted and created again: {named(group, ahead)}.",
+                WARN,
             )
         passed = self.counted & (o.committed != UNKNOWN) & (o.begin > o.committed)
         gone = passed & (o.begin - o.committed > MARKERS_MAX)
@@ -300,7 +301,7 @@ class _Look:
             yield Finding("Lag unknown: no partition has a committed offset.")
         orphan = ~group.wanted & (o.committed != UNKNOWN)
         if orphan.any() and group.M:
-            yield Finding(f"Committed but wanted by nobody any more: {named(group, orphan)}.")
+            yield Finding(f"Committed, but no member subscribes to them any more: {named(group, orphan)}.")
 
     def _members(self) -> Iterator[Finding]:
         group = self.group

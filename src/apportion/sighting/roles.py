@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 NARROW: Final = 40
 PROGRESS: Final = (
-    "A share group: several members may read one partition at a time, so nobody owns it. How far it has read stands in "
+    "A share group: several members may read one partition at a time, so it has no owner. How far it has read is in "
     "__share_group_state, not in __consumer_offsets: kafka-share-groups --describe --offsets tells."
 )
 
@@ -31,7 +31,7 @@ def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str
         lines.append(f"Uneven: members run {min(active):,} to {max(active):,} active tasks each.")
     alone = _copies_beside_their_task(members)
     if alone:
-        lines.append(f"A standby beside its own active task keeps nothing safe: {alone[0]} in one process.")
+        lines.append(f"A standby in the process of its own active task keeps nothing safe: {alone[0]} in one process.")
     return lines
 
 

@@ -67,7 +67,7 @@ def choose(
     # Of equal prices the plan that moves less: what is not moved cannot go wrong.
     chosen = min(enough, key=lambda i: (round(price[i], 9), i))
     if least and chosen < len(frontier) - 1:
-        return chosen, "fewer would do for the rest, but one falls behind whatever moves"
+        return chosen, "fewer would do for the rest, but one falls behind under every plan"
     if len(frontier) == 1:
         return 0, "no other number moves less or needs fewer"
     if frontier[chosen].moved == 0:
@@ -131,7 +131,7 @@ def overloaded(facts: Facts) -> list[str]:
     >>> overloaded(Facts(3, 1, 3, "weight", 2.0, 9.0, [("t", 0, 9.0)], 2.0, [], 0, 1, ()))[0][:18]
     '3 members, as now:'
     """
-    line = "fewer would do for the rest, but one falls behind whatever moves, so that no member should go"
+    line = "fewer would do for the rest, but one falls behind under every plan, so that no member should go"
     return [f"{count(facts.members_now, 'member')}, as now: {line}.", _oversize(facts), *_uncounted(facts)]
 
 
@@ -172,7 +172,7 @@ def _oversize(facts: Facts) -> str:
     verb = "is" if len(facts.oversize) == 1 else "are"
     return (
         f"{heavy} {verb} more than any member takes ({_amount(facts.largest)}): each has one to itself and "
-        "falls behind all the same; more members cannot help, more partitions or a faster member can."
+        "still falls behind; more members cannot help, more partitions or a faster member can."
     )
 
 

@@ -78,9 +78,9 @@ class Exactness:
         weights = ", ".join(f"{goal.unit} {weight[goal.name]}" for goal in self.proof if goal.name in weight)
         lines = [
             f"Weights: {weights}. No exchange makes up for an earlier goal by later ones.",
-            "Each partition stands where price + miss + move is least among all members that want it.",
+            "Each partition is with a member for which price + miss + move is least of all its subscribers.",
             *self._bounds(group),
-            "So whoever takes partitions elsewhere pays at least as much: no plan is better (duality). Prices:",
+            "So moving partitions elsewhere costs at least as much: no plan is better (duality). Prices:",
         ]
         values, first, times = np.unique(price.astype(object), return_index=True, return_counts=True)
         for value, m, n in list(zip(values.tolist(), first.tolist(), times.tolist(), strict=True))[:PRICES_TOLD]:

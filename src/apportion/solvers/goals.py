@@ -117,7 +117,7 @@ class Spread(Goal):
         value = f"Partitions of a topic held by a member, squared and summed: {squares}"
         if "spread_cost" in measures:
             return f"{value}, over capacity {measures['spread_cost']}", ""
-        return value, "nobody holds two of a topic" if squares == measures["partitions"] else ""
+        return value, "no member holds two of a topic" if squares == measures["partitions"] else ""
 
 
 class LocalRacks(Goal):

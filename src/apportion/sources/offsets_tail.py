@@ -109,8 +109,8 @@ class OffsetsTail:
         try:
             if not self._assign(consumer):
                 self._note(
-                    "the cluster shows no __consumer_offsets: nobody has joined a group or committed yet, or this user "
-                    "may not see it (ACL Describe)"
+                    "the cluster shows no __consumer_offsets: no consumer has joined a group or committed yet, or this "
+                    "user may not see it (ACL Describe)"
                 )
                 return
             self.trouble = ""

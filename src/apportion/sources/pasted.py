@@ -22,7 +22,7 @@ from apportion.sources.printed import Event, Header, Row, Sentence, SummaryLine,
 from apportion.wording import partitions_in_words, shorten
 
 ASSUMED: Final = (
-    "The text does not tell subscriptions: each member is taken to want the topics that it holds partitions of."
+    "The text has no subscriptions: each member counts as subscribed to the topics whose partitions it holds."
 )
 _KAFKA_3_7: Final = re.compile(r"\([\d,]+\)")
 _INT32: Final = 2**31 - 1
@@ -290,7 +290,7 @@ def _take_partition(group: _Seen, member: _PastedMember | None, row: Fields, whe
     if offsets["end"] is not None and offsets["committed"] is not None:
         difference = offsets["end"] - offsets["committed"]
         if offsets["lag"] not in (None, difference, max(difference, 0)) and not group.odd_lag:
-            group.odd_lag = f"LAG is {offsets['lag']} at {topic}-{number}, where the offsets tell {difference}"
+            group.odd_lag = f"LAG is {offsets['lag']} at {topic}-{number}, but the offsets give {difference}"
         offsets["lag"] = None  # it is Kafka's own difference of the two; negative where a topic was made anew
     elif offsets["lag"] is not None and offsets["end"] is not None and offsets["lag"] > offsets["end"]:
         group.odd_lag = f"LAG is {offsets['lag']} at {topic}-{number}, whose log ends at {offsets['end']}"
@@ -417,9 +417,9 @@ def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
         yield f"The text does not name {held_unnamed:,} of the partitions that members hold: --members --verbose does."
     cut_ids = [member_id for member_id, hosts in group.by_host.items() if len(hosts) > 1]
     if cut_ids and not group.ids_unknown:
-        yield f"One consumer id on several hosts, {min(cut_ids)}: ids are cut, and hosts tell members apart."
+        yield f"One consumer id on several hosts, {min(cut_ids)}: ids are cut, so members are told apart by host."
     if group.ids_unknown:
-        yield "The text does not tell member ids: members are told apart by client id and host."
+        yield "The text has no member ids: members are told apart by client id and host."
     if group.odd_lag:
         yield f"{group.odd_lag}: the offsets count." if "offsets" in group.odd_lag else f"{group.odd_lag}."
     ahead = [entry for entry in group.negative if not {"end", "committed"} <= group.listed[entry].keys()]
@@ -427,9 +427,9 @@ def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
         yield f"LAG is negative, as after a commit beyond the log's end: {_in_words(ahead)}."
     gaps = ", ".join(_gaps(group.listed))
     if gaps:
-        yield f"No row tells of {shorten(gaps, 100)}: rows may have been left out."
+        yield f"No row has {shorten(gaps, 100)}: rows may have been left out."
     for column in group.cut_columns:
-        yield f"The text is cut in its column {column}: what stands there is not read."
+        yield f"The text is cut in its column {column}: that column is not read."
     unknown = [
         entry
         for entry, known in group.listed.items()

@@ -21,11 +21,13 @@ _OTHERS: Final = (
     (b"PAR1", "a Parquet file", "the folder of the dump or of the tables that it belongs to"),
     (b"\xff\xfe", "UTF-16, as PowerShell's > writes", _AS_UTF_8),
     (b"\xfe\xff", "UTF-16", _AS_UTF_8),
-    (b"\x1f\x8b", "a gzip file", "what is in it: gunzip -c FILE | apportion ..."),
+    (b"\x1f\x8b", "a gzip file", "its content: gunzip -c FILE | apportion ..."),
 )
 """What people give by mistake: how it begins, what it is, and what was needed."""
 
-FROM_PLAN: Final = "This is a saved plan: its owners are planned, and each member wants what it is to hold."
+FROM_PLAN: Final = (
+    "This is a saved plan: its owners are planned, and each member subscribes to the topics that it holds."
+)
 
 
 def groups_in(content: bytes, name: str, whole: bool = True) -> list[Sighting]:

@@ -65,7 +65,7 @@ def load_histories(path: str | Path) -> GroupHistories:
             events = rows.events(name, generations.get(name, ()), epochs.get(name, ()))
         except ValueError:
             where = f"{folder / 'silver/epochs'}, column body"
-            raise BadInput(where, f"a record of {name!r} that is no JSON", "what the pipeline wrote there") from None
+            raise BadInput(where, f"a record of {name!r} that is no JSON", "the pipeline's files there") from None
         taken = _commits(commits.get(name, []), [event.offset for event in events])
         groups[name] = GroupHistory(name, events, taken.standing, taken.times.intervals(), world)
     return GroupHistories(groups, world)

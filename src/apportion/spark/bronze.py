@@ -175,7 +175,7 @@ def read_origin(folder: Path) -> Origin:
         text = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         actual = f"what cannot be read ({error})"
-        raise BadInput(str(file), actual, "what the capture wrote; take a new place") from error
+        raise BadInput(str(file), actual, "the capture's files; use a new place") from error
     return _origin_of(str(file), text)
 
 
@@ -186,7 +186,7 @@ def _origin_of(where: str, text: str) -> Origin:
         if version == VERSION:
             return Origin(version, fields["cluster_id"], int(fields["partitions"]), str(fields["source"]))
     except (ValueError, KeyError, TypeError) as error:
-        raise BadInput(where, "no description of a capture", "what the capture wrote; take a new place") from error
+        raise BadInput(where, "no description of a capture", "the capture's files; use a new place") from error
     raise BadInput(where, f"version {version}", f"version {VERSION}; capture into a new place")
 
 

@@ -197,7 +197,7 @@ def build(
             why = str(reason)
             store.begin_again()
     if text is not None:
-        progress(f"making everything anew: {why}")
+        progress(f"rebuilding everything: {why}")
     return _made(_Build(store, dump, request, None, progress), why, before_publish)
 
 
@@ -247,7 +247,7 @@ def _why_anew(store: TableStore, dump: Dump, request: BuildState, before: BuildS
     if before is None:
         if text is not None:
             return f"{BUILD} is not as a build leaves it"
-        return "the last build left no word of what it had read" if store.names() else "there were none yet"
+        return "the last build left no record of its input" if store.names() else "there were none yet"
     if before.version != request.version:
         return f"another version made them: {before.version}, this is {request.version}"
     if before.settings != request.settings:
@@ -260,12 +260,12 @@ def _why_anew(store: TableStore, dump: Dump, request: BuildState, before: BuildS
     if _buckets(before.records) >= 4 * before.buckets:
         return "there are many times the records that they were made for"
     if dump.files is None:
-        return "the place of the dump does not tell which files are new"
+        return "the dump's place does not show which files are new"
     old, now = before.files.get("records", {}), dump.files["records"]
     if any(now.get(file) != mark for file, mark in old.items()):
         return "files of records that were read before are others, or gone"
     if request.settings.get("personal_days") is not None and dump.files != before.files:
-        return "what is personal and old is dropped from all records"
+        return "old personal data is dropped from all records"
     return ""
 
 

@@ -149,7 +149,7 @@ def _lost(location: Location | Path, ends: list[cluster.LogEnds], start: dict[in
     for end in ends:
         if start.get(end.partition, 0) > end.end:
             captured = f"offset {start[end.partition]} of partition {end.partition} was captured"
-            needed = f"a log that goes so far; it ends at {end.end}, so the topic was made anew: take a new folder"
+            needed = f"a log that goes so far; it ends at {end.end}, so the topic was recreated: use a new folder"
             raise BadInput(f"{location}: __consumer_offsets", captured, needed)
     return sum(max(0, end.begin - start[end.partition]) for end in ends if end.partition in start)
 

@@ -110,7 +110,7 @@ _LIBRARIES: Final = ("pyspark", "py4j", "pyarrow", "_internal")
 
 
 COPY_AGAIN: Final = "copy it again"
-MAKE_ANEW: Final = "make the tables anew with pipeline build --full"
+MAKE_ANEW: Final = "rebuild the tables with pipeline build --full"
 
 
 @contextmanager

@@ -128,7 +128,7 @@ def _round(captured: Captured, built: Built, seconds: float) -> str:
     """What a round came to, in a sentence."""
     records = count(captured.records, "record")
     if built.whole:
-        return f"{records} captured; every table made anew in {seconds:.0f} s: {built.whole}"
+        return f"{records} captured; every table rebuilt in {seconds:.0f} s: {built.whole}"
     written = ", ".join(built.written) or "no table"
     touched = "all groups" if built.touched_groups is None else count(built.touched_groups, "group")
     planned = "all" if built.planned_groups is None else f"{built.planned_groups:,}"

@@ -70,7 +70,7 @@ def _dump(spark: SparkSession, location: Location, folder: Path) -> None:
     try:
         dump = sources.open_dump(spark, location)
     except BadInput as error:
-        raise BadInput(str(location), "neither tables nor a dump", "what a capture or a build made") from error
+        raise BadInput(str(location), "neither tables nor a dump", "files of a capture or a build") from error
     _write(dump.read("records"), RECORDS, folder / "records" / "part.parquet")
     _write(dump.read("ends").unionByName(dump.read("samples")).distinct(), ENDS, folder / "ends.parquet")
     _write(dump.read("topics"), TOPICS, folder / "topics.parquet")

@@ -278,7 +278,7 @@ def java() -> str:
     version_text = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
     version = re.search(r'version "(\d+)', version_text.stderr + version_text.stdout)
     if version is None or int(version[1]) < 17:
-        has = f"version {version[1]}" if version else "no Java that tells its version"
+        has = f"version {version[1]}" if version else "no Java that shows its version"
         raise Unavailable(f"The pipeline needs Java 17 or newer, and {program} is {has}; bring it with: {BRING}")
     return program
 

@@ -59,7 +59,7 @@ class TaskReasons:
         sentence = f"caught-up: {count(bound, 'task')} with state can run at once on one process alone"
         if cold:
             verb = "is" if cold == 1 else "are"
-            sentence += f"; {count(cold, 'task')} {verb} caught up nowhere and may run where least is missing"
+            sentence += f"; {count(cold, 'task')} {verb} caught up nowhere and may run in the process that lacks least"
         return f"{sentence}." if state.stateful.any() else ""
 
     def _loads(self) -> list[str]:

@@ -39,7 +39,7 @@ def check_assignor(assignor: Assignor, groups: int = 300, seed: int = 0) -> None
     """Raise ``ContractBroken`` with every promise that the strategy breaks on some small group.
 
     It is tried on the groups that most often go wrong (nothing to share, members that want nothing, false claims ...)
-    and on ``groups`` random ones. A strategy that leaves wanted partitions without an owner says so by
+    and on ``groups`` random ones. A strategy that leaves subscribed partitions without an owner says so by
     ``leaves: ClassVar[bool] = True``.
 
     Its facts are drawn too, within their bounds.

@@ -246,12 +246,12 @@ class Reader:
 
     def _not_null(self, value: T | None, kind: str) -> T:
         if value is None:
-            raise self.fail(f"a null {kind} where one is required")
+            raise self.fail(f"a null {kind}, but one is required")
         return value
 
     def _believe(self, count: int, least: int) -> int:
         if count < 0:
-            raise self.fail("a null list where one is required")
+            raise self.fail("a null list, but one is required")
         if count * least > self.end - self.at:
             raise self.fail(f"{count} elements claimed, {self.end - self.at} bytes left")
         return count

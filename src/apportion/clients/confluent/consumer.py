@@ -145,7 +145,7 @@ class GroupConsumer:
             raise BadInput("topics", repr(topics), f"a list of names, [{topics!r}]")
         reset = RESETS.get(str(config.get("auto.offset.reset", "latest")), "latest")
         if "auto_offset_reset" in options:
-            raise BadInput("auto_offset_reset", "it beside config", "auto.offset.reset in config alone")
+            raise BadInput("auto_offset_reset", "it next to config", "auto.offset.reset in config alone")
         settings = member_settings(config)
         rack = options.pop("rack", None)
         options["rack"] = rack_of(config) if rack is None else rack
@@ -465,7 +465,7 @@ class GroupConsumer:
             since = time.monotonic()
         elif time.monotonic() - since > WAITS_S:
             names = some_of([f"{part.topic}-{part.partition}" for part in sorted(waiting)])
-            log.warning("no broker tells yet where to begin in %s; all other partitions are read", names)
+            log.warning("no broker has answered yet where to begin in %s; all other partitions are read", names)
             since = inf
         self._waiting = waiting, since if waiting else inf
 

@@ -160,8 +160,8 @@ class LagWatch:
         self._group = self._pinned = self._seen = None
         if not self._told_follower:
             log.info(
-                "group %r has another leader: this member acts on lag once it leads. A leader of ours acts, if it was "
-                "given acting= too; under a Java leader nothing does",
+                "group %r has another leader: this member acts on lag once it leads. An apportion leader acts, if it "
+                "was given acting= too; a Java leader never does",
                 group,
             )
         self._told_follower = True

@@ -240,7 +240,7 @@ class Bridge:
         assert self.options.lag is not None  # noqa: S101 - asked by the only caller
         table, missing = self.options.lag.table(topics)
         if missing:
-            log.warning("the plan counts partitions where lag is unknown: %s", missing)
+            log.warning("the plan counts partitions, since lag is unknown: %s", missing)
         return {topic: _add_offsets(description, table.get(topic, {})) for topic, description in topics.items()}
 
     def _report(

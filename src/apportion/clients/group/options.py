@@ -80,7 +80,7 @@ class Options:
             if value is not None:
                 MEMBER_FIELDS[name].check(name, value)
         for name in self.fields.keys() & self.facts.keys():
-            raise BadInput(f"facts.{name}", f"it beside {name}={self.fields[name]}", "one of the two")
+            raise BadInput(f"facts.{name}", f"it next to {name}={self.fields[name]}", "one of the two")
 
     @property
     def learns(self) -> bool:

@@ -169,7 +169,7 @@ class ExactlyOnce(Delivery):
 
     def _undo(self, ledger: Ledger, why: object) -> None:
         """Whether a transaction without an answer was committed decides nothing here: what is read says so."""
-        log.warning("what was done since the last commit is undone, and done again: %s", why)
+        log.warning("the work since the last commit is undone, and done again: %s", why)
         self.abort(why)
         ledger.start_over()
 

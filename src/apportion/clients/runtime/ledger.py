@@ -231,7 +231,7 @@ class Ledger:
                 state.store.apply(state.sent, behind, state.epoch, origin)
                 state.sent, state.expected = {}, behind + self._delivery.behind
                 continue
-            log.warning("somebody else wrote to the changelog of task %s; its state is restored again", state.task)
+            log.warning("another process wrote to the changelog of task %s; its state is restored again", state.task)
             self.stop(state.task)
             self.stopped += 1
 

@@ -128,7 +128,7 @@ class Restorer:
         try:
             records: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms, max_records=5000)
         except OffsetOutOfRangeError as error:
-            self._cut |= dict.fromkeys(error.args[0], "what it was to read next of its changelog was deleted")
+            self._cut |= dict.fromkeys(error.args[0], "the part of its changelog that it was to read next was deleted")
             return {}
         except LogTruncationError as error:
             self._cut |= dict.fromkeys(error.divergent_offsets, "its changelog lost records that it has")
@@ -337,7 +337,7 @@ class Restorer:
             why = self._cut.pop(pair, "")
             why = self._not_its_own(pair, begin[pair], end[pair]) or (why if self.open[task].position else "")
             if why:
-                log.warning("the state of task %s begins anew: %s", task, why)
+                log.warning("the state of task %s starts again from the beginning: %s", task, why)
                 self._anew(task)
                 self._goal.pop(task, None)
                 self._stale.pop(task, None)
@@ -359,7 +359,7 @@ class Restorer:
         if origin.changelog != pair.topic:
             return f"it is of the changelog {origin.changelog!r}, and the task's is {pair.topic!r}"
         if "" not in (origin.topic_id, topic_id) and origin.topic_id != topic_id:
-            return f"the changelog {pair.topic} was deleted and made anew since ({origin.topic_id}, now {topic_id})"
+            return f"the changelog {pair.topic} was deleted and created again since ({origin.topic_id}, now {topic_id})"
         if not begin <= position <= end:
             return f"its position {position} is not within the changelog {pair.topic}, {begin} to {end}"
         age_ms = time.time() * 1000 - origin.whole_ms
@@ -376,7 +376,7 @@ class Restorer:
         return ""
 
     def _of_another_life(self, task: Task) -> bool:
-        """Whether the changelog was deleted and made anew since this process read it: its id is another one.
+        """Whether the changelog was deleted and created again since this process read it: its id is another one.
 
         Offsets alone would not tell where the new one is as long, and the client goes on at its end where it is not.
         """

@@ -205,5 +205,5 @@ def _process_id(path: Path) -> str:
         _write_whole(path, str(uuid.uuid4()))
     text = path.read_text(encoding="ascii", errors="replace").strip()
     if not re.fullmatch(r"[0-9a-f-]{36}", text):
-        raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to begin anew")
+        raise BadInput(str(path), repr(text[:40]), "the id that an earlier run wrote; remove the folder to start again")
     return text

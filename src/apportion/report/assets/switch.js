@@ -20,7 +20,7 @@ function switchShares(group) {
 
   function draw(width) {
     const bar = 13, step = SIDES.length * (bar + 3) + 26, left = 54, room = Math.max(60, width - left - 56);
-    const picture = canvas(width, Math.max(1, shown.length) * step, "Share of each topic on each member: now, after an online upgrade, and in a group that starts anew");
+    const picture = canvas(width, Math.max(1, shown.length) * step, "Share of each topic on each member: now, after an online upgrade, and in a group that starts without a past");
     shown.forEach((t, i) => {
       const y0 = i * step + 14;
       picture.append(hint(words(0, y0, fit(group.topics[t], width), {}), `${group.topics[t]}: ${count(sizes[t], "partition")}`));
