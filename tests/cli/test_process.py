@@ -52,8 +52,8 @@ def test_a_value_that_begins_with_a_dash_is_told_how_to_write(run: Runner, folde
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["describe", "--describe", "ads.json"], "--describe is a command here and no option: leave it out."),
-        (["plan", "--describe", "ads.json"], "--describe is a command here and no option: run apportion describe."),
+        (["describe", "--describe", "ads.json"], "--describe is a command, not an option: leave it out."),
+        (["plan", "--describe", "ads.json"], "--describe is a command, not an option: run apportion describe."),
         (
             ["plan", "-A", "sticky", "-A", "range", "-"],
             "-A was given twice, with sticky and range: choose one; compare",

@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
         tell("nothing is odd of any group")
     elif not chosen:
         tell(
-            "the cluster shows no consumer groups: no consumer has joined one or committed yet, or this user may not see "
-            "them (ACL Describe)"
+            "the cluster shows no consumer groups: no consumer has joined one or committed yet, or this user may not "
+            "see them (ACL Describe)"
         )
     elif args.time:
         _time([each.sighting for each in chosen], listings, args)

@@ -275,7 +275,8 @@ class _Look:
         ahead = self.counted & (o.committed > o.end) & (o.end != UNKNOWN)
         if ahead.any():
             yield Finding(
-                f"Committed beyond the log's end, as after a topic was deleted and created again: {named(group, ahead)}.",
+                "Committed beyond the log's end, as after a topic was deleted and created again: "
+                f"{named(group, ahead)}.",
                 WARN,
             )
         passed = self.counted & (o.committed != UNKNOWN) & (o.begin > o.committed)
