@@ -8,7 +8,6 @@ from tests.clients.joining import JoiningMember, assign
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.options import Options
-from apportion.errors import BadInput
 from apportion.strategy.codec import Claim, Holding, Stateless
 from apportion.wire.assignment import Assignment
 from apportion.wire.subscription import Subscription, write_subscription
@@ -94,18 +93,3 @@ def test_a_strategy_of_ones_own_reads_its_bytes_without_the_tail() -> None:
     memories = joined.memories(Mine())
     assert memories.owned == [{"t": [4]}]
     assert joined.columns(memories).facts["capacity"].tolist() == [3]
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("capacity", value) for value in (0, -1, 1_000_001, 2.0, True, "4")),
-        *(("priority", value) for value in (2**31, -(2**31) - 1, 1.5, "10")),
-        ("auto_offset_reset", "earlest"),
-        ("rack", 5),
-    ],
-)
-def test_a_setting_that_its_bytes_cannot_say_is_refused_when_the_assignor_is_made(name: str, value: object) -> None:
-    """A priority from the environment, a text, failed at the first join, on the client's thread."""
-    with pytest.raises(BadInput, match=name):
-        Options(**{name: value})  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -203,14 +204,19 @@ async def request(
 
 
 def told(body: bytes, kind: str) -> str:
-    """A body as the file holds it: JSON and pages a field a line, metrics without those of this process."""
+    """A body as the file holds it: JSON and pages a field a line, two series of each metric but this process's own."""
     text = body.decode()
     if kind == "application/json":
         return "".join(f"{one}\n" for one in of_fields(json.loads(text)))
     if kind.startswith("text/html"):
         return of_page(text)
-    ours = [one for one in text.splitlines() if not re.match(r"(# \w+ )?(process|python)_", one)]
-    return "".join(f"{one}\n" for one in ours)
+    shown, of_family = [], Counter[str]()
+    for one in text.splitlines():
+        family = re.split(r"[{ ]", one)[0]
+        of_family[family] += not one.startswith("#")
+        if not re.match(r"(# \w+ )?(process|python)_", one) and of_family[family] <= 2:
+            shown.append(f"{one}\n")
+    return "".join(shown)
 
 
 def topic(logs: Log, topic_id: str | None = None, racks: Sequence[Sequence[str]] | None = None) -> TopicLog:
