@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from apportion import cli
 from apportion.cli import output
 from apportion.errors import BadInput, Unavailable
-from apportion.serve import server
 
 from .conftest import Runner
 
@@ -98,33 +96,6 @@ def test_a_result_is_utf8_whatever_the_locale_says_and_nothing_is_cut(monkeypatc
 
 
 # -- what runs for long
-
-
-def test_a_server_says_where_it_listens_and_without_its_libraries_what_brings_them(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logger = logging.getLogger("apportion.serve")
-    kept, level = list(logger.handlers), logger.level
-    try:
-        monkeypatch.setattr(server, "run", lambda settings, there, listen, access, started: started(9777))
-        done = run("serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:0")
-        assert (done.code, done.err) == (0, "listening on http://127.0.0.1:9777/; Ctrl-C ends it\n")
-        for debug, wanted in (("", logging.WARNING), ("1", logging.INFO)):
-            monkeypatch.setenv("APPORTION_DEBUG", debug)
-            run("serve", "--bootstrap-server", "b:1")
-            assert (logger.level, len(logger.handlers) > len(kept)) == (wanted, True)
-        made = logger.handlers[-1].formatter
-        assert made is not None
-        record = logging.LogRecord("n", logging.ERROR, "p", 1, "group %s\nis odd", ("\x1b",), None)
-        assert made.format(record).endswith(" ERROR group \\x1b\\nis odd")
-    finally:
-        logger.handlers, logger.level = kept, level
-    monkeypatch.delenv("APPORTION_DEBUG")
-    monkeypatch.setitem(sys.modules, "apportion.serve.server", None)
-    monkeypatch.delattr("apportion.serve.server", raising=False)
-    done = run("serve", "--bootstrap-server", "b:1")
-    assert done.code == 2
-    assert done.err.startswith("apportion: apportion serve needs a library that is not installed: pip install '")
 
 
 # -- small rules of many commands

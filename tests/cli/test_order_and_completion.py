@@ -20,8 +20,6 @@ from tests.cli.conftest import Done, run_here
 
 from apportion.cli.completion import SCRIPTS, candidates
 
-IDLE = "idle-member-with-a-name-of-fifty-letters-and-still-more"
-
 
 def groups_of(lags: dict[str, int]) -> str:
     """Groups of one member, one a line; a lag of -1 is unknown, and those that end in ``odd`` have an idle member."""
@@ -90,14 +88,6 @@ def test_groups_of_the_input_complete_the_option_group(four: str, tmp_path: Path
     assert candidates(["describe", "--group", ""]) == []
 
 
-def test_settings_of_the_strategy_complete_the_option_set() -> None:
-    assert candidates(["plan", "g.json", "-A", "lag-aware", "--set", "sc"]) == ["scope="]
-    assert set(candidates(["plan", "-A", "lag-aware", "--set", "scope="])) == {"scope=topic", "scope=group"}
-    assert candidates(["plan", "-A", "failover", "--set", "preempt=t"]) == ["preempt=true"]
-    assert candidates(["plan", "--set", "o"]) == ["order="]
-    assert candidates(["plan", "-A", "none", "--set", ""]) == []
-
-
 def test_bash_parts_words_at_the_sign_and_gets_what_follows_it(tmp_path: Path) -> None:
     assert candidates(["plan", "-A", "lag-aware", "--set", "scope", "=", "gr"]) == ["group"]
     program = f"""{SCRIPTS["bash"]}
@@ -153,10 +143,6 @@ def _shown(terminal: int, text: str) -> None:
     while text not in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\x07\x08]", "", output):
         assert select.select([terminal], [], [], 30)[0], f"{output[-500:]!r} shows no {text!r}"
         output += os.read(terminal, 65_536).decode(errors="replace")
-
-
-def test_compare_completes_the_settings_of_all_strategies() -> None:
-    assert {"scope=", "order=", "preempt="} <= set(candidates(["compare", "g.json", "--set", ""]))
 
 
 # -- a broker that does not answer

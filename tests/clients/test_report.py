@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.clients.joining import JoiningMember, assign
 
-from apportion.arrays import NOBODY
 from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.options import Options
-from apportion.clients.rebalance import PlannedRebalance, record
+from apportion.clients.rebalance import PlannedRebalance
 from apportion.model.build import build
 from apportion.model.plan import hand_over
 from apportion.planning import plan
-from apportion.strategy.codec import Claim, Stateless
 from apportion.wire.subscription import Subscription
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -102,53 +99,3 @@ def test_what_is_withheld_is_what_the_plan_withholds_where_all_claims_are_held(s
     made = plan(build({"topics": {"t": 8}, "members": members}), "cooperative-sticky")
     assert (hand_over(made.group, made.owner, np.ones(made.group.M, dtype=bool)) == made.withheld).all()
     assert not hand_over(made.group, made.owner, np.zeros(made.group.M, dtype=bool)).any()
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_record_and_what_waits_are_counted_from_what_changes(seed: int):
-    """Partition by partition, in groups whose claims all stand, and in others."""
-    draw = Random(seed)
-    free = [(topic, p) for topic in ("a", "b") for p in range(12)]
-    draw.shuffle(free)
-    members: dict[str, Any] = {}
-    for m in range(draw.randrange(1, 6)):
-        owned: dict[str, list[int]] = {}
-        for topic, p in [free.pop() for _ in range(draw.randrange(5))] + [("a", 0)] * (seed % 3 == 0):
-            owned.setdefault(topic, []).append(p)
-        topics = ["a"] if seed % 4 == 1 and m == 0 else ["a", "b"]
-        members[f"m{m}"] = {"topics": topics, "owned": owned, "generation": 3 if seed % 3 else draw.choice((2, 3))}
-    group = build({"topics": {"a": 12, "b": 12, **({"nobody's": 3} if seed % 2 else {})}, "members": members})
-    planned = plan(group, "cooperative-sticky")
-    holds = np.array([draw.random() < 0.7 for _ in range(group.M)])
-    waits = hand_over(group, planned.owner, holds)
-    claims = list(zip(group.claims.member.tolist(), group.claims.partition.tolist(), strict=True))
-    past, now = group.owner.tolist(), planned.owner.tolist()
-    if group.verdict.undisputed:
-        rightly = {p for m, p in claims if holds[m] and now[p] not in (m, NOBODY)}
-        assert set(waits.nonzero()[0].tolist()) == rightly
-    one = record(planned, planned.owner, waits, 4, "", 0.0)
-    both = list(zip(past, now, strict=True))
-    wanted = {topic for fields in members.values() for topic in fields["topics"]}
-    assert (one.members, one.partitions, one.generation) == (group.M, 12 * len(wanted), 4)
-    assert one.withheld == sum(waits.tolist())
-    assert one.kept == sum(a == b != NOBODY for a, b in both)
-    assert one.moved == sum(a != NOBODY and b not in (a, NOBODY) for a, b in both)
-    assert one.given == sum(a == NOBODY != b for a, b in both)
-    assert one.ignored == len(claims) - sum(past[p] == m for m, p in claims)
-
-
-def test_a_strategy_of_your_own_brings_its_own_memory():
-    class Loud(Stateless):
-        def read(self, said: Subscription) -> Claim:
-            return Claim({"t": [3]}, 1)
-
-    class Mine:
-        name: ClassVar[str] = "mine"
-        goals: ClassVar[tuple[str, ...]] = ()
-        memory = Loud()
-
-        def assign(self, group: Any) -> Any:
-            return group.owner
-
-    told = assign(Bridge(Mine(), Options()), [joined("a")], Topics())
-    assert told["a"].partitions == (("t", (3,)),)

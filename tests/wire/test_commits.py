@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.support.records import commit_key, commit_value
 
-from apportion.wire.commits import BytesColumn, CommitColumns, decode_commits, packed, topic_id_texts
+from apportion.wire.commits import BytesColumn, CommitColumns, decode_commits, topic_id_texts
 from apportion.wire.coordinator import Commit, decode
 
 from . import samples
@@ -90,11 +90,6 @@ def test_batches_of_any_size_with_junk_under_the_nulls(batch: int) -> None:
         compare(pairs, junk=b"\xffjunk\xff\xff", wide=wide)
 
 
-def test_a_tombstone_is_not_the_next_rows_offset() -> None:
-    pairs: list[Pair] = [(commit_key("g", "t", 0), None), (commit_key("g", "t", 1), commit_value(77))]
-    assert compare(pairs) == 2
-
-
 @pytest.mark.slow
 def test_a_hundred_thousand_mutated_records_are_equal_or_left_alone() -> None:
     r = random.Random(2)
@@ -126,35 +121,3 @@ def test_a_topic_id_is_one_unless_all_of_it_is_zero() -> None:
     key = commit_key("g", "t", 0)
     ids = (bytes(8) + b"\x01" * 8, b"\x01" * 8 + bytes(8), bytes(16))
     assert compare([(key, commit_value(1, version=4, topic_id=topic_id)) for topic_id in ids]) == 3
-
-
-def test_another_tag_is_left_to_the_plain_decoder_whatever_the_first_record_begins_with() -> None:
-    """An offset of 16 << 56 in version 0 begins as the tag of a topic's id does: 00 00 10."""
-    key, known = commit_key("g", "t", 0), commit_value(1, version=4, topic_id=bytes(range(16)))
-    first = (key, commit_value(16 << 56, version=0))
-    assert (first[1][1:3], known[-19:-16]) == (b"\x00\x10", b"\x01\x00\x10")
-    for other in (known[:-18] + b"\x07\x10" + known[-16:], known[:-19] + b"\x02" + known[-18:], known[:-1]):
-        assert compare([first, (key, other)]) == 1
-
-
-def test_text_that_is_not_utf8_is_left_to_the_plain_decoder() -> None:
-    good = commit_key("заказы", "広告", 200)
-    bad = good.replace("заказы".encode(), "заказ".encode() + b"\xd1\x41")
-    metadata = commit_value(1, metadata="abcd").replace(b"abcd", b"ab\xffd")
-    assert compare([(good, commit_value(1)), (bad, commit_value(1)), (good, metadata)]) == 1
-
-
-def test_a_length_far_beyond_its_key_is_no_matter_beside_text_that_is_not_ascii() -> None:
-    long = b"\x00\x01\x7f\xff" + bytes(40)
-    assert compare([(commit_key("заказы", "t", 1), commit_value(1)), (long, commit_value(1))]) == 1
-
-
-def test_slices_pack_side_by_side_and_ids_print_as_kafkas() -> None:
-    data = np.frombuffer(b"..clicks.orders", np.uint8)
-    offsets, text = packed(data, np.array([2, 9, 0]), np.array([6, 6, 0]))
-    assert (offsets.tolist(), text.tobytes()) == ([0, 6, 12, 12], b"clicksorders")
-    ids = np.frombuffer(bytes(range(16)) + b"\xff" * 16, np.uint8)
-    assert [row.tobytes() for row in topic_id_texts(ids, np.array([0, 16]))] == [
-        b"AAECAwQFBgcICQoLDA0ODw",
-        b"_____________________w",
-    ]
