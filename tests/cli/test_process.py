@@ -303,6 +303,17 @@ def test_start_up_imports_neither_numpy_nor_rich() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+def test_one_look_at_a_text_loads_nothing_of_history() -> None:
+    """The README's first command: what only records need is not waited for."""
+    text = Path(__file__).parents[1] / "sources" / "pasted" / "offsets.txt"
+    program = (
+        f"import sys, apportion.cli; apportion.cli.main(['describe', {str(text)!r}, '--group', 'new']);"
+        "print([m for m in sys.modules if m.startswith('apportion.history')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
 @pytest.mark.parametrize(
     ("missing", "words", "extra"),
     [

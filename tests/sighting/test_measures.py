@@ -36,7 +36,7 @@ def everywhere(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What each output has of groups: names of columns, fields and metrics."""
     wide, csv = (
         run_here("describe", str(dump()), "-o", "wide").out,
-        run_here("describe", str(dump()), "--state", "-o", "csv"),
+        run_here("describe", str(dump()), "--state", "-o", "csv").out,
     )
     played = Played(monkeypatch, ServerSettings(tail=False, names="all"))
     log = topic([(0, 9), (0, 9)], "id")

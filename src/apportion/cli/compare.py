@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apportion.cli import progress, source
 from apportion.cli.output import emit_json, emit_page, emit_tables
 from apportion.cli.parser import PICTURES, Parser, Usage, add_output, amount, setting, settings_of
+from apportion.cli.source import Source
 
 if TYPE_CHECKING:
     from apportion.report.text import TextTable
@@ -60,17 +61,18 @@ def run(args: argparse.Namespace) -> int:
         raise Usage("apportion compare", f"-o {args.output} cannot show --speeds: use table, wide or json")
     if args.window is not None and not args.speeds:
         raise Usage("apportion compare", "--window is the time over which --speeds measures: give both")
-    sighting = source.one(args)
+    src = Source.of(args)
+    sighting = src.one()
     saved = source.saved_plan(args.saved) if args.saved else None
     with progress.slow("planning with each strategy"):
         comparison = compare(
             sighting.group, args.assignors, saved, settings_of(args), sighting.protocol, sighting.assignor
         )
-    speeds = _speeds(args, sighting) if args.speeds else None
+    speeds = _speeds(src, args, sighting) if args.speeds else None
     if args.output == "html":
         from apportion.report import page_groups
 
-        emit_page([page_groups.of_plans(sighting, comparison.plans)], source.input_name(args))
+        emit_page([page_groups.of_plans(sighting, comparison.plans)], src.title)
     elif args.output == "json":
         emit_json({**comparison.to_dict(), **({"speeds": speeds[0]} if speeds else {})})
     else:
@@ -81,14 +83,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _speeds(args: argparse.Namespace, sighting: Sighting) -> tuple[dict[str, Any], TextTable, list[str]]:
+def _speeds(src: Source, args: argparse.Namespace, sighting: Sighting) -> tuple[dict[str, Any], TextTable, list[str]]:
     """Each member's speed as fields, as a table, and in sentences."""
     from dataclasses import asdict
 
     from apportion.history import time_window
     from apportion.report import lag_text
 
-    over_time = source.over_time(args, [sighting], args.window)
+    over_time = src.over_time([sighting], args.window)
     if over_time is None:
         raise Usage("apportion compare", "--speeds needs a history: a dump, the pipeline's tables or a live cluster")
     known = next(over_time)

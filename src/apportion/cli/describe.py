@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from apportion.model.protocols import CLASSIC
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apportion.cli.source import Listings
+    from apportion.cli.source import Source
     from apportion.sighting.diagnosing import Evidence
     from apportion.sighting.judged import Judged
     from apportion.sighting.sighting import Sighting
@@ -74,15 +73,15 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show the groups."""
     _check_options(args)
-    listings = None if args.later is None else source.two_listings(args, args.window)
-    groups = _with_generations(source.many(args), args) if listings is None else list(listings.after)
-    chosen = _chosen(groups, listings, args)
+    src = source.Source.of(args)
+    groups = _with_generations(src, src.many(), args)
+    chosen = _chosen(src, groups, args)
     if args.output == "json":
         emit_json({"version": 1, "groups": [_document(each) for each in chosen]})
     elif args.output == "html":
         from apportion.report import page_groups
 
-        emit_page([page_groups.of_present(each) for each in chosen], source.input_name(args))
+        emit_page([page_groups.of_present(each) for each in chosen], src.title)
     elif not chosen and args.odd:
         tell("nothing is odd of any group")
     elif not chosen:
@@ -91,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
             "see them (ACL Describe)"
         )
     elif args.time:
-        _time([each.sighting for each in chosen], listings, args)
+        _time(src, [each.sighting for each in chosen], args)
     elif _views_asked(args):
         _views(chosen, args)
     elif len(chosen) > 1:
@@ -117,10 +116,10 @@ def _views_asked(args: argparse.Namespace) -> bool:
     return args.offsets or args.members or args.state or args.output in ("csv", "ndjson")
 
 
-def _with_generations(groups: list[Sighting], args: argparse.Namespace) -> list[Sighting]:
+def _with_generations(src: Source, groups: list[Sighting], args: argparse.Namespace) -> list[Sighting]:
     """For ``--state`` of a live cluster classic groups with their generation, which their newest records tell."""
     names = [each.name for each in groups if each.protocol == CLASSIC and each.generation is None]
-    if not args.state or args.file is not None or not names or not source.is_live(args):
+    if not args.state or not names or not src.live:
         return groups
     from apportion.errors import Unavailable
     from apportion.sources.cluster import connect
@@ -136,14 +135,14 @@ def _with_generations(groups: list[Sighting], args: argparse.Namespace) -> list[
     return [replace(each, generation=known.get(each.name, each.generation)) for each in groups]
 
 
-def _chosen(groups: list[Sighting], listings: Listings | None, args: argparse.Namespace) -> list[Judged]:
+def _chosen(src: Source, groups: list[Sighting], args: argparse.Namespace) -> list[Judged]:
     """The groups that are asked for, in the order that is."""
     from apportion.report import group_list
     from apportion.sighting.judged import Judged
 
     at_length = not args.time and not _views_asked(args)
     sort = args.sort or ("trouble" if at_length and args.output != "html" and len(groups) > 1 else None)
-    evidence = _evidence(groups, listings, args, at_length, sort)
+    evidence = _evidence(src, groups, args, at_length, sort)
     judged = [Judged(seen, known) for seen, known in zip(groups, evidence, strict=True)]
     chosen = [each for each in judged if each.findings or not args.odd]
     if sort == "odd":
@@ -154,7 +153,7 @@ def _chosen(groups: list[Sighting], listings: Listings | None, args: argparse.Na
 
 
 def _evidence(
-    groups: list[Sighting], listings: Listings | None, args: argparse.Namespace, at_length: bool, sort: str | None
+    src: Source, groups: list[Sighting], args: argparse.Namespace, at_length: bool, sort: str | None
 ) -> Iterator[Evidence]:
     """What is known of each group over time, with its rebalances of the last hour.
 
@@ -165,17 +164,11 @@ def _evidence(
 
     timed = args.window is not None or (args.all_groups and len(groups) > 1)
     timed = timed or sort in ("behind", "trend", "catch-up", "last-hour")
-    live = args.file is None and source.is_live(args)
-    named: dict[str, Any] = {"source": source.as_options(args), "live": live}
-    if args.file is not None and listings is None:
-        named["recorded"] = source.folder(args) is not None
-    if listings is not None:
-        named |= {"source": shlex.quote(args.later), "pair": listings.options}
-    known = None
-    if at_length and (timed or not live):
-        known = (
-            source.over_time(args, groups, args.window, rebalances=True) if listings is None else listings.over_time()
-        )
+    named: dict[str, Any] = {
+        "source": src.options, "live": src.live, "recorded": src.folder is not None, "pair": src.pair,
+    }  # fmt: skip
+    looks = at_length and (timed or not src.live)
+    known = src.over_time(groups, args.window, rebalances=True) if looks else None
     if known is None:
         yield from (Evidence(**named) for _ in groups)
         return
@@ -183,7 +176,7 @@ def _evidence(
     from apportion.sighting.measures import in_last_hour
 
     for seen, times in zip(groups, known, strict=True):
-        group = time_window.as_of_last_look(seen.group, times.series) if live else seen.group
+        group = time_window.as_of_last_look(seen.group, times.series) if src.live else seen.group
         time = time_window.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False)
         at = times.rebalanced_at_ms
         last_hour = None if at is None else in_last_hour(at, times.now_ms or time_window.newest(times.series))
@@ -200,20 +193,20 @@ def _check_options(args: argparse.Namespace) -> None:
         raise Usage("apportion describe", "--window is the time for rates, which this output does not show")
 
 
-def _time(groups: list[Sighting], listings: Listings | None, args: argparse.Namespace) -> None:
+def _time(src: Source, groups: list[Sighting], args: argparse.Namespace) -> None:
     """Lag in time of each group: its partitions and its members, from what is known of more than one moment."""
     from apportion.history import time_window
     from apportion.report import lag_text
     from apportion.report.text import TextTable
 
-    over_time = source.over_time(args, groups, args.window) if listings is None else listings.over_time()
-    if over_time is None or (listings is not None and listings.apart_s is None):
+    over_time = src.over_time(groups, args.window)
+    if over_time is None or not src.timed:
         raise Usage("apportion describe", "--time needs a dump, the pipeline's tables, a live cluster, or two listings "
                     "and the seconds between them (--window): a file shows only one moment")  # fmt: skip
     rows_of_all: list[TextTable] = []
     for sighting, known in zip(groups, over_time, strict=True):
         group = sighting.group
-        if args.file is None:
+        if src.live:
             group = time_window.as_of_last_look(group, known.series)
         times = time_window.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
         tables = [lag_text.partitions(group, times)]

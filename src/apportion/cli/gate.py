@@ -70,13 +70,14 @@ def run(args: argparse.Namespace) -> int:
     from apportion.sighting.judged import Judged as Sighted
 
     limits = _limits(args)
-    judged: Sequence[Case] = _each(args) if args.all_groups else [_judged(args)]
+    src = source.Source.of(args)
+    judged: Sequence[Case] = _each(src, args) if args.all_groups else [_judged(src, args)]
     breached: list[dict[str, Any]] = []
     notes: list[str] = []
     refused: list[BadInput] = []
     for _, facts, sighting in judged:
         try:
-            exceeded = _exceeded(limits, facts, sighting, args)
+            exceeded = _exceeded(limits, facts, sighting, src)
         except BadInput as why:
             refused.append(why if sighting is None or not args.all_groups else _of_group(sighting.name, why))
             continue
@@ -104,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _exceeded(
-    limits: Limits, facts: dict[str, Any], sighting: Sighting | None, args: argparse.Namespace
+    limits: Limits, facts: dict[str, Any], sighting: Sighting | None, src: source.Source
 ) -> list[dict[str, Any]]:
     """What is breached. BadInput, which names first what was not read: nothing is, and the input does not tell all."""
     from apportion import policies
@@ -113,11 +114,11 @@ def _exceeded(
         exceeded = policies.breaches(limits, facts)
     except BadInput:
         if sighting is not None:
-            source.refuse_parts(sighting, args)
+            src.refuse_parts(sighting)
         raise
     if sighting is not None and not exceeded:
-        source.refuse_parts(sighting, args)  # the rest might breach them; what does already, needs no rest
-        source.refuse_contradiction(sighting, args)
+        src.refuse_parts(sighting)  # the rest might breach them; what does already, needs no rest
+        src.refuse_contradiction(sighting)
     return exceeded
 
 
@@ -125,23 +126,23 @@ def _of_group(name: str, why: BadInput) -> BadInput:
     return BadInput(f"{name}: {why.where}", why.found, why.needed)
 
 
-def _each(args: argparse.Namespace) -> Sequence[tuple[str, dict[str, Any], Sighting]]:
+def _each(src: source.Source, args: argparse.Namespace) -> Sequence[tuple[str, dict[str, Any], Sighting]]:
     """Every group of the input; one without members has no plan, and of the present all that it has not read waits."""
     from apportion import policies
     from apportion.model.protocols import SHARE
 
     judged: list[tuple[str, dict[str, Any], Sighting]] = []
-    groups = [sighting for sighting in source.many(args, whole=False) if sighting.protocol != SHARE]
+    groups = [sighting for sighting in src.many(whole=False) if sighting.protocol != SHARE]
     for sighting in groups:
         if not sighting.group.P and not sighting.unnamed_partitions:
             continue  # it reads nothing: a group of Connect, or one that has just begun
         if not sighting.owners_told:
             judged.append(("", policies.facts_untold(sighting.group), sighting))
         elif sighting.group.M:
-            judged.append(_facts_of(source.plannable(sighting, args, whole=False), args))
+            judged.append(_facts_of(src.plannable(sighting, whole=False), args))
         elif args.now:
             judged.append(("the present owners", policies.facts_of_nobody(sighting.group), sighting))
-    _add_ages([(facts, sighting) for _, facts, sighting in judged], args)
+    _add_ages([(facts, sighting) for _, facts, sighting in judged], src, args)
     return judged
 
 
@@ -163,7 +164,7 @@ def _limits(args: argparse.Namespace) -> Limits:
     return limits
 
 
-def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting | None]:
+def _judged(src: source.Source, args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting | None]:
     """What is judged, in words, its figures, and the group: from a plan, or a group that is planned or as it is."""
     from apportion import policies
     from apportion.model.plan_json import SavedPlan
@@ -171,13 +172,13 @@ def _judged(args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting | N
     named = "--assignor" if args.assignor else "--set" if args.settings else None
     if args.now and named:
         raise Usage("apportion gate", f"{named} asks for a plan, --now for the present owners: choose one")
-    given = source.plan_or_group(args, whole=False)
+    given = src.plan_or_group(whole=False)
     if isinstance(given, SavedPlan):
         if args.now or named:
             raise Usage("apportion gate", f"{named or '--now'} asks for a group, this is a plan")
         return f"the plan of {given.assignor}", policies.facts_of_saved(given), None
     content, facts, sighting = _facts_of(given, args)
-    _add_ages([(facts, sighting)], args)
+    _add_ages([(facts, sighting)], src, args)
     return content, facts, sighting
 
 
@@ -195,19 +196,19 @@ def _facts_of(given: Sighting, args: argparse.Namespace) -> tuple[str, dict[str,
     return f"the plan of {planned.assignor}", policies.facts_of_plan(planned), given
 
 
-def _add_ages(judged: Sequence[tuple[dict[str, Any], Sighting]], args: argparse.Namespace) -> None:
+def _add_ages(judged: Sequence[tuple[dict[str, Any], Sighting]], src: source.Source, args: argparse.Namespace) -> None:
     """Add the age of each group's oldest unread message, if a limit is on it."""
     if args.max_lag_seconds is None:
         return
     from apportion.history import time_window
 
-    over_time = source.over_time(args, [sighting for _, sighting in judged], args.window)
+    over_time = src.over_time([sighting for _, sighting in judged], args.window)
     if over_time is None:
         needed = "--max-lag-seconds needs a dump, tables or a live cluster: a file shows only one moment"
         raise Usage("apportion gate", needed)
     for (facts, sighting), known in zip(judged, over_time, strict=True):
         group = sighting.group
-        group = time_window.as_of_last_look(group, known.series) if args.file is None else group
+        group = time_window.as_of_last_look(group, known.series) if src.live else group
         times = time_window.group_time(group, known.series, known.window_s, None, known.now_ms, with_speeds=False)
         least, why = times.whole.oldest_unread
         facts["max-lag-seconds"] = least

@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
     from apportion.planning import plan
     from apportion.report import tables
 
-    sighting = source.one(args)
+    src = source.Source.of(args)
+    sighting = src.one()
     past = source.saved_plan(args.saved).owners_in(sighting.group) if args.saved else sighting.group.owner
     with progress.slow(f"planning with {args.assignor}"):
         planned = plan(sighting.group, args.assignor, settings_of(args))
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "html":
         from apportion.report import page_groups
 
-        emit_page([page_groups.of_plans(sighting, [planned])], source.input_name(args))
+        emit_page([page_groups.of_plans(sighting, [planned])], src.title)
         return 0
     if args.output == "json":
         document = planned.to_dict()

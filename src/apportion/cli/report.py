@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING, Any
 
 from apportion.cli import progress, source
@@ -44,10 +43,9 @@ def run(args: argparse.Namespace) -> int:
 
     if args.output in PICTURES:
         raise Usage("apportion report", f"-o names the file of the page, but found {args.output!r}: -o page.html")
-    path = None if args.file is None else source.at_hand(args.file, args.groups)
-    folder = path is not None and path != "-" and os.path.isdir(path)
-    groups = _groups(args, path if folder else None)
-    name = page_groups.origin(args.file, groups) if folder else source.input_name(args)
+    src = source.Source.of(args)
+    groups = _groups(src, args)
+    name = page_groups.origin(args.file, groups) if src.folder else src.title
     text = page_groups.page_of(groups, args.title or page_groups.title_of(groups), name)
     if args.output == "-":
         emit(text)
@@ -58,13 +56,12 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _groups(args: argparse.Namespace, folder: str | None) -> list[dict[str, Any]]:
+def _groups(src: source.Source, args: argparse.Namespace) -> list[dict[str, Any]]:
     from apportion.report import page_groups
 
-    if folder is not None:
-        source.choose(args)
-        return of_folder(folder, args.groups, args.switch)
-    shown, many = [], source.many(args)
+    if src.folder is not None:
+        return of_folder(src.folder, args.groups, args.switch)
+    shown, many = [], src.many()
     with progress.slow("", len(many)) as begin:
         for seen in many:
             begin(seen.name)

@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),
         otlp_endpoint=otlp_endpoint, catch_up_s=args.catch_up,
-        source=source.as_options(args),
+        source=source.reach(args),
     )  # fmt: skip
 
     def started(port: int) -> None:

@@ -69,8 +69,9 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import sizing as shown
     from apportion.sizing.size import size
 
-    sighting = source.one(args)
-    group, takes, how = _measured(args, sighting)
+    src = source.Source.of(args)
+    sighting = src.one()
+    group, takes, how = _measured(src, args, sighting)
     how = [*how, *source.assumptions(sighting)]
     with progress.slow("planning with each number of members"):
         result = size(
@@ -82,13 +83,13 @@ def run(args: argparse.Namespace) -> int:
         emit_json({**document, "advice": " ".join([document["advice"], *how])})
         return 0
     if args.output == "html":
-        emit_page([shown.page_data(sighting, result, how)], source.input_name(args))
+        emit_page([shown.page_data(sighting, result, how)], src.title)
         return 0
     emit_tables([shown.table(result, marks=args.output in ("table", "wide"))], args.output, [*result.sentences, *how])
     return 0
 
 
-def _measured(args: argparse.Namespace, sighting: Sighting) -> tuple[Group, float, list[str]]:
+def _measured(src: source.Source, args: argparse.Namespace, sighting: Sighting) -> tuple[Group, float, list[str]]:
     """The group with its weights, what a member takes, and how both were measured."""
     from dataclasses import replace
 
@@ -102,7 +103,7 @@ def _measured(args: argparse.Namespace, sighting: Sighting) -> tuple[Group, floa
     weights = args.by == "weight" or (args.by is None and group.weight is None)
     if not (weights and group.weight is None) and args.capacity != "learned":
         return group, args.capacity, []
-    over_time = source.over_time(args, [sighting], args.window)
+    over_time = src.over_time([sighting], args.window)
     if over_time is None:
         if args.capacity == "learned":
             raise Usage("apportion size", "--capacity learned needs a history: a dump, or the pipeline's tables")

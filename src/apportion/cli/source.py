@@ -16,7 +16,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final
 
-from apportion.arrays import UNKNOWN
 from apportion.cli import progress
 from apportion.cli.output import tell
 from apportion.cli.parser import Parser, Usage
@@ -65,105 +64,6 @@ def add_connection(parser: Parser) -> None:
     live.add_argument("--context", metavar="NAME", help="a context of the config file; or APPORTION_CONTEXT")
 
 
-def many(args: argparse.Namespace, whole: bool = True) -> list[Sighting]:
-    """The groups that the arguments mean, at least one; of a text, see ``sniff.groups_in`` for ``whole``."""
-    from apportion.sources import load_history, sniff
-
-    if args.file is None and is_live(args):
-        return _live(args)
-    path = _path(args)
-    with _reading(path):
-        folder = _is_folder(path)
-        groups = load_history.groups_in_folder(path) if folder else sniff.groups_in(_content(path), called(path), whole)
-    return sniff.chosen(groups, args.groups)
-
-
-def one(args: argparse.Namespace) -> Sighting:
-    """The one group that the arguments mean, to be planned; a share group is none that can be."""
-    from apportion.sources import sniff
-
-    return plannable(sniff.the_one(many(args), _called(args)), args)
-
-
-def plannable(sighting: Sighting, args: argparse.Namespace, whole: bool = True) -> Sighting:
-    """The group, with the subscriptions that --subscribe states, where its source tells enough to plan it.
-
-    whole
-        Whether a source of which something was left out is refused here.
-    """
-    refuse_share(sighting.name, sighting.protocol)
-    refuse_unnamed(sighting, args)
-    if whole:
-        refuse_parts(sighting, args)
-    if not sighting.group.M:
-        raise BadInput(
-            _called(args),
-            f"no member at all in group {sighting.name!r}",
-            "at least one: there is no member to plan for",
-        )
-    if getattr(args, "subscriptions", None):
-        from apportion.sources.subscribing import subscribed
-
-        sighting = subscribed(sighting, args.subscriptions)
-    return sighting
-
-
-def assumptions(sighting: Sighting) -> list[str]:
-    """A sentence for what every plan of the group rests on that its source does not tell; empty where it tells all."""
-    if not sighting.assumed:
-        return []
-    return [f"This rests on subscriptions that are assumed. {sighting.assumed} You can state them with --subscribe."]
-
-
-def refuse_parts(sighting: Sighting, args: argparse.Namespace) -> None:
-    """A plan or a gate of a part of a group would say nothing of the whole."""
-    if sighting.gaps:
-        more = f" and {len(sighting.gaps) - 1:,} more such" if len(sighting.gaps) > 1 else ""
-        needed = "the whole output, without lines between the rows"
-        raise BadInput(_called(args), f"a text of which not all was read: {sighting.gaps[0]}{more}", needed)
-
-
-def refuse_contradiction(sighting: Sighting, args: argparse.Namespace) -> None:
-    """A gate that passed on a text that contradicts itself would judge figures that may be wrong."""
-    if sighting.contradiction:
-        needed = "a listing whose LAG is LOG-END-OFFSET less CURRENT-OFFSET"
-        raise BadInput(_called(args), f"a text that contradicts itself: {sighting.contradiction}", needed)
-
-
-def refuse_unnamed(sighting: Sighting, args: argparse.Namespace) -> None:
-    """A text that counts each member's partitions and names none is no group to be judged: it would seem empty."""
-    if sighting.unnamed_partitions and not sighting.group.P:
-        held = f"members of {sighting.name!r} that hold {sighting.unnamed_partitions:,} partitions, but not which"
-        raise BadInput(_called(args), held, "what --describe, or --describe --members --verbose, prints")
-    if not sighting.owners_told:
-        raise BadInput(
-            _called(args), f"a table of {sighting.name!r} that does not show which member reads",
-            "the column CONSUMER-ID, as --describe prints it, or another tool's list of members",
-        )  # fmt: skip
-
-
-def refuse_share(group: str, protocol: str | None) -> None:
-    """Nobody owns a partition of a share group, so that there is nothing to plan."""
-    if protocol == SHARE:
-        raise BadInput("group", f"{group!r}, a share group, whose partitions have no owners", "another kind of group")
-
-
-def folder(args: argparse.Namespace) -> str | None:
-    """The dump or the tables that are the input, on this machine; None where it is another."""
-    return path if args.file is not None and _is_folder(path := _path(args)) else None
-
-
-def history(args: argparse.Namespace, group: str) -> GroupHistory | None:
-    """What a dump or tables remember of a group; None where the input is another, which knows the present alone."""
-    path = folder(args)
-    if path is None:
-        return None
-    from apportion.sources.load_history import load_histories
-
-    with progress.slow(f"reading {path}"):
-        return load_histories(path).group(group)
-
-
 @dataclass(frozen=True)
 class OverTime:
     """What is known of one group over time.
@@ -188,119 +88,323 @@ class OverTime:
     timed: bool = True
 
 
-def over_time(
-    args: argparse.Namespace, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
-) -> Iterator[OverTime] | None:
-    """Each group's commits and log ends over time; None for a file or a text, which tells of one moment only.
+class Source:
+    """Where a command's groups come from: a text, a folder, a live cluster, or two listings, with the same methods.
 
-    rebalances
-        Of a live cluster read meanwhile what ``__consumer_offsets`` tells of rebalances.
+    name, title
+        How errors and how pages call it.
+    folder
+        The dump or the tables that it is, on this machine; None for another source.
+    live, timed
+        Whether it is a cluster; whether the seconds of ``over_time`` are known.
+    pair
+        Two listings as a command line names them; "" of another source.
     """
-    if args.file is None and is_live(args):
-        return _watched(args, groups, window_s or 10, rebalances)
-    path = folder(args)
-    return None if path is None else _recorded(path, groups, window_s)
+
+    folder: str | None = None
+    live, timed, pair = False, True, ""
+
+    def __init__(self, args: argparse.Namespace, path: str = "-") -> None:
+        self.args, self.path = args, path
+        file: str | None = None if args.file == "-" else args.file
+        self.name = "standard input" if file is None else file
+        self.title = self.name if file is None else os.path.basename(os.path.abspath(file))
+
+    @property
+    def options(self) -> str:
+        """How a command line names it, for the next command that is proposed; "" for standard input."""
+        return "" if self.args.file == "-" or self.args.file is None else shlex.quote(self.args.file)
+
+    @staticmethod
+    def of(args: argparse.Namespace) -> Source:
+        """The source that the arguments name; a file beside an option for a live cluster would mean nothing."""
+        for name in CONNECTION:
+            if args.file is not None and getattr(args, name, None) not in (None, False):
+                option = "--" + name.replace("_", "-")
+                raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")
+        if args.file is None and is_live(args):
+            return LiveCluster(args)
+        if getattr(args, "later", None) is not None:
+            return Listings(args)
+        path = at_hand(args.file, args.groups) if args.file is not None else _standard_input()
+        return Folder(args, path) if _is_folder(path) else Text(args, path)
+
+    def many(self, whole: bool = True) -> list[Sighting]:
+        """The groups that the arguments mean, at least one; of a text, see ``sniff.groups_in`` for ``whole``."""
+        from apportion.sources import sniff
+
+        return sniff.chosen(self._sightings(whole), self.args.groups)
+
+    def _sightings(self, whole: bool) -> list[Sighting]:
+        raise NotImplementedError
+
+    def one(self) -> Sighting:
+        """The one group that the arguments mean, to be planned; a share group is none that can be."""
+        from apportion.sources import sniff
+
+        return self.plannable(sniff.the_one(self.many(), self.name))
+
+    def plan_or_group(self, whole: bool = True) -> SavedPlan | Sighting:
+        """The plan.json that it holds, else its one group; see ``plannable`` for ``whole``."""
+        return self.one()
+
+    def over_time(
+        self, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
+    ) -> Iterator[OverTime] | None:
+        """Each group's commits and log ends over time; None for a text, which tells of one moment only.
+
+        rebalances
+            Of a live cluster read meanwhile what ``__consumer_offsets`` tells of rebalances.
+        """
+        return None
+
+    def history(self, group: str) -> GroupHistory | None:
+        """What a dump or tables remember of a group; None of another source, which knows the present alone."""
+        return None
+
+    def plannable(self, sighting: Sighting, whole: bool = True) -> Sighting:
+        """The group, with the subscriptions that --subscribe states, where its source tells enough to plan it.
+
+        whole
+            Whether a source of which something was left out is refused here.
+        """
+        refuse_share(sighting.name, sighting.protocol)
+        self.refuse_unnamed(sighting)
+        if whole:
+            self.refuse_parts(sighting)
+        if not sighting.group.M:
+            needed = "at least one: there is no member to plan for"
+            raise BadInput(self.name, f"no member at all in group {sighting.name!r}", needed)
+        if getattr(self.args, "subscriptions", None):
+            from apportion.sources.subscribing import subscribed
+
+            sighting = subscribed(sighting, self.args.subscriptions)
+        return sighting
+
+    def refuse_parts(self, sighting: Sighting) -> None:
+        """A plan or a gate of a part of a group would say nothing of the whole."""
+        if sighting.gaps:
+            more = f" and {len(sighting.gaps) - 1:,} more such" if len(sighting.gaps) > 1 else ""
+            needed = "the whole output, without lines between the rows"
+            raise BadInput(self.name, f"a text of which not all was read: {sighting.gaps[0]}{more}", needed)
+
+    def refuse_contradiction(self, sighting: Sighting) -> None:
+        """A gate that passed on a text that contradicts itself would judge figures that may be wrong."""
+        if sighting.contradiction:
+            needed = "a listing whose LAG is LOG-END-OFFSET less CURRENT-OFFSET"
+            raise BadInput(self.name, f"a text that contradicts itself: {sighting.contradiction}", needed)
+
+    def refuse_unnamed(self, sighting: Sighting) -> None:
+        """A text that counts each member's partitions and names none is no group to be judged: it would seem empty."""
+        if sighting.unnamed_partitions and not sighting.group.P:
+            held = f"members of {sighting.name!r} that hold {sighting.unnamed_partitions:,} partitions, but not which"
+            raise BadInput(self.name, held, "what --describe, or --describe --members --verbose, prints")
+        if not sighting.owners_told:
+            raise BadInput(
+                self.name, f"a table of {sighting.name!r} that does not show which member reads",
+                "the column CONSUMER-ID, as --describe prints it, or another tool's list of members",
+            )  # fmt: skip
 
 
-def _watched(
-    args: argparse.Namespace, groups: Sequence[Sighting], window_s: float, rebalances: bool
-) -> Iterator[OverTime]:
-    from concurrent.futures import ThreadPoolExecutor
+class Text(Source):
+    """A file, or standard input: group.json, or what a tool printed."""
 
-    from apportion.sources import series
+    def _sightings(self, whole: bool) -> list[Sighting]:
+        from apportion.sources import sniff
 
-    tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
-    names = [sighting.name for sighting in groups]
-    with ThreadPoolExecutor(1) as pool:
-        past = pool.submit(_rebalanced, args, names) if rebalances else None
-        series_of = series.of_cluster(connection(args), names, window_s, leave_out=getattr(args, "all_groups", False))
-        at_ms: Mapping[str, Sequence[int]] = {} if past is None else past.result()
-    for name in names:
-        yield OverTime(series_of[name], window_s, rebalanced_at_ms=at_ms.get(name))
+        with self._reading():
+            return sniff.groups_in(_content(self.path), called(self.path), whole)
 
+    def plan_or_group(self, whole: bool = True) -> SavedPlan | Sighting:
+        """As of every source."""
+        from apportion.sources import sniff
 
-def _rebalanced(args: argparse.Namespace, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
-    """When groups of a live cluster rebalanced, as far as their records may be read."""
-    from apportion.sources.cluster import connect
-    from apportion.sources.generations import rebalanced_at
+        with self._reading():
+            content = _content(self.path)
+            saved = _plan_in(content, called(self.path))
+            if saved is not None:
+                return saved
+            groups = sniff.chosen(sniff.groups_in(content, called(self.path), whole), self.args.groups)
+        return self.plannable(sniff.the_one(groups, called(self.path)), whole)
 
-    server = connection(args)
-    try:
-        with connect(server.bootstrap, server.properties) as cluster:
-            return rebalanced_at(cluster, server, names)
-    except Unavailable as why:
-        tell(f"no rebalances: {why}")
-        return {}
+    def _reading(self) -> AbstractContextManager[progress.Step]:
+        """A bar while it is read; none where it is typed at the terminal."""
+        typed = self.path == "-" and sys.stdin is not None and sys.stdin.isatty()
+        return nullcontext(lambda piece: None) if typed else progress.slow(f"reading {called(self.path)}")
 
 
-def _recorded(path: str, groups: Sequence[Sighting], window_s: float | None) -> Iterator[OverTime]:
-    """Of a dump or of tables, which are read once for all groups."""
-    from apportion.model.lag import WINDOW_S
-    from apportion.sources.load_history import load_histories
-    from apportion.sources.series import FolderSeries
+class Folder(Source):
+    """A dump, or the pipeline's tables: each group at its newest records, and what is remembered of it."""
 
-    window_s = window_s or WINDOW_S
-    with progress.slow(f"reading {path}"):
-        memory = load_histories(path)
-        series = FolderSeries(path, {each.name: each.group.topics for each in groups}, window_s)
-    for sighting in groups:
-        group = memory.group(sighting.name)
-        generations = group.folded.generations
-        held_since_ms = generations[-1].at if generations else None
-        at_ms = [rebalance.at for rebalance in group.rebalances]
-        yield OverTime(series.of(sighting.group), window_s, held_since_ms, series.now_ms or None, at_ms)
+    def __init__(self, args: argparse.Namespace, path: str) -> None:
+        super().__init__(args, path)
+        self.folder = path
+
+    def _sightings(self, whole: bool) -> list[Sighting]:
+        from apportion.sources.load_history import groups_in_folder
+
+        with progress.slow(f"reading {self.path}"):
+            return groups_in_folder(self.path)
+
+    def history(self, group: str) -> GroupHistory | None:
+        """As of every source."""
+        from apportion.sources.load_history import load_histories
+
+        with progress.slow(f"reading {self.path}"):
+            return load_histories(self.path).group(group)
+
+    def over_time(
+        self, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
+    ) -> Iterator[OverTime] | None:
+        """As of every source; it is read once for all groups."""
+        from apportion.model.lag import WINDOW_S
+        from apportion.sources.load_history import load_histories
+        from apportion.sources.series import FolderSeries
+
+        window_s = window_s or WINDOW_S
+        with progress.slow(f"reading {self.path}"):
+            memory = load_histories(self.path)
+            series = FolderSeries(self.path, {each.name: each.group.topics for each in groups}, window_s)
+
+        def known(sighting: Sighting) -> OverTime:
+            group = memory.group(sighting.name)
+            generations = group.folded.generations
+            held_since_ms = generations[-1].at if generations else None
+            at_ms = [rebalance.at for rebalance in group.rebalances]
+            return OverTime(series.of(sighting.group), window_s, held_since_ms, series.now_ms or None, at_ms)
+
+        return map(known, groups)
 
 
-@dataclass(frozen=True)
-class Listings:
-    """Two listings of the same groups, one taken after the other.
+class LiveCluster(Source):
+    """A cluster that is asked."""
 
-    options
-        How a command names them.
+    live = True
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        self.name = self.title = args.bootstrap_server or "live cluster"
+
+    @property
+    def options(self) -> str:
+        """As of every source."""
+        return reach(self.args)
+
+    def many(self, whole: bool = True) -> list[Sighting]:
+        """As of every source; groups that this user may not look at are left out, with a word."""
+        from apportion.sources import live
+
+        args, everything = self.args, getattr(self.args, "all_groups", False)
+        if everything and args.groups:
+            raise Usage("apportion", "--group and --all-groups were given: choose one")
+        if not everything and not args.groups:
+            raise Usage(
+                "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
+            )
+        server, refused = connection(args), list[str]()
+        with progress.slow(f"asking {server.bootstrap}", waits_for=server.bootstrap):
+            groups = live.groups(server, None if everything else args.groups, refused=refused)
+        if refused:
+            them = "it" if len(refused) == 1 else "them"
+            tell(f"without {some_of(refused)}: this user may not look at {them} (ACL Describe on the group)")
+        return groups
+
+    def over_time(
+        self, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
+    ) -> Iterator[OverTime] | None:
+        """As of every source; all groups are looked at together, for so many seconds."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        from apportion.sources import series
+
+        window_s, names = window_s or 10, [sighting.name for sighting in groups]
+        tell(f"looking at {'the group' if len(groups) == 1 else count(len(groups), 'group')} for {window_s:g} s")
+        with ThreadPoolExecutor(1) as pool:
+            past = pool.submit(self._rebalanced, names) if rebalances else None
+            leave_out = getattr(self.args, "all_groups", False)
+            series_of = series.of_cluster(connection(self.args), names, window_s, leave_out=leave_out)
+            at_ms: Mapping[str, Sequence[int]] = {} if past is None else past.result()
+        return (OverTime(series_of[name], window_s, rebalanced_at_ms=at_ms.get(name)) for name in names)
+
+    def _rebalanced(self, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
+        """When groups rebalanced, as far as their records may be read."""
+        from apportion.sources.cluster import connect
+        from apportion.sources.generations import rebalanced_at
+
+        server = connection(self.args)
+        try:
+            with connect(server.bootstrap, server.properties) as cluster:
+                return rebalanced_at(cluster, server, names)
+        except Unavailable as why:
+            tell(f"no rebalances: {why}")
+            return {}
+
+
+class Listings(Source):
+    """Two listings of the same groups, the later one with what both tell of time.
+
     apart_s
-        Seconds between them; None unknown.
+        Seconds between them: --window, or by the files' own times, if these are seconds to a day apart; None unknown.
     """
 
-    options: str
-    before: Sequence[Sighting]
-    after: Sequence[Sighting]
-    apart_s: float | None
+    def __init__(self, args: argparse.Namespace) -> None:
+        super().__init__(args)
+        paths = [args.file, args.later]
+        apart_s: float | None = args.window
+        if apart_s is None and all(path != "-" and os.path.isfile(path) for path in paths):
+            by_files = os.path.getmtime(args.later) - os.path.getmtime(args.file)
+            apart_s = by_files if 1 <= by_files <= DAY_S else None
+        self.apart_s, self.timed = apart_s, apart_s is not None
+        both = f"{shlex.quote(args.file)} {shlex.quote(args.later)}"
+        self.pair = f"{both} --window {apart_s:.6g}" if apart_s else both
+        self.before: Sequence[Sighting] = ()
 
-    def over_time(self) -> Iterator[OverTime]:
+    @property
+    def options(self) -> str:
+        """As of every source: the later one."""
+        return shlex.quote(self.args.later)
+
+    def many(self, whole: bool = True) -> list[Sighting]:
+        """The groups of the later one. BadInput: it is older than the first, by its logs' ends."""
+        args = self.args
+        self.before, after = (
+            Source.of(argparse.Namespace(**{**vars(args), "file": file, "later": None})).many(whole)
+            for file in (args.file, args.later)
+        )
+        if went_back := _went_back(self.before, after):
+            needed = f"the earlier listing first: apportion describe {shlex.quote(args.later)} {shlex.quote(args.file)}"
+            raise BadInput(called(args.later), f"a listing older than {called(args.file)}: {went_back}", needed)
+        return after
+
+    def over_time(
+        self, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
+    ) -> Iterator[OverTime] | None:
         """Each later group's commits and log ends at both moments."""
         from apportion.sources.series import of_looks
 
         seconds = self.apart_s or UNTIMED_S
-        series = of_looks([(0, self.before), (round(seconds * 1000), self.after)])
-        for sighting in self.after:
-            yield OverTime(series[sighting.name], seconds, now_ms=round(seconds * 1000), timed=self.apart_s is not None)
+        at_ms = round(seconds * 1000)
+        series = of_looks([(0, self.before), (at_ms, groups)])
+        return (OverTime(series[each.name], seconds, now_ms=at_ms, timed=self.timed) for each in groups)
 
 
-def two_listings(args: argparse.Namespace, apart_s: float | None) -> Listings:
-    """The groups of two files, the earlier one first.
+def assumptions(sighting: Sighting) -> list[str]:
+    """A sentence for what every plan of the group rests on that its source does not tell; empty where it tells all."""
+    if not sighting.assumed:
+        return []
+    return [f"This rests on subscriptions that are assumed. {sighting.assumed} You can state them with --subscribe."]
 
-    apart_s
-        Seconds between them, as the user says; None takes the files' own times, if these are seconds to a day apart.
-    Raises
-        BadInput: the second is older than the first, by its logs' ends.
-    """
-    before = many(args)
-    paths = [args.file, args.later]
-    later = argparse.Namespace(**{**vars(args), "file": args.later, "path_at_hand": None})
-    after = many(later)
-    went_back = _went_back(before, after)
-    if went_back:
-        needed = f"the earlier listing first: apportion describe {shlex.quote(args.later)} {shlex.quote(args.file)}"
-        raise BadInput(called(args.later), f"a listing older than {called(args.file)}: {went_back}", needed)
-    if apart_s is None and all(path != "-" and os.path.isfile(path) for path in paths):
-        by_files = os.path.getmtime(args.later) - os.path.getmtime(args.file)
-        apart_s = by_files if 1 <= by_files <= DAY_S else None
-    options = f"{shlex.quote(args.file)} {shlex.quote(args.later)}"
-    return Listings(f"{options} --window {apart_s:.6g}" if apart_s else options, before, after, apart_s)
+
+def refuse_share(group: str, protocol: str | None) -> None:
+    """Nobody owns a partition of a share group, so that there is nothing to plan."""
+    if protocol == SHARE:
+        raise BadInput("group", f"{group!r}, a share group, whose partitions have no owners", "another kind of group")
 
 
 def _went_back(before: Sequence[Sighting], after: Sequence[Sighting]) -> str:
     """A log whose end is lower in the later listing, if none is higher: a topic that was made anew goes back alone."""
+
+    from apportion.arrays import UNKNOWN
 
     def ends(groups: Sequence[Sighting]) -> dict[tuple[str, int], int]:
         known: dict[tuple[str, int], int] = {}
@@ -315,21 +419,6 @@ def _went_back(before: Sequence[Sighting], after: Sequence[Sighting]) -> str:
         return ""
     back = sorted((place, old, new) for place, old, new in both if new < old)
     return f"{back[0][0][0]}-{back[0][0][1]} ends at {back[0][2]:,} here and at {back[0][1]:,} there" if back else ""
-
-
-def plan_or_group(args: argparse.Namespace, whole: bool = True) -> SavedPlan | Sighting:
-    """The plan.json that the input holds, else its one group; see ``plannable`` for ``whole``."""
-    from apportion.sources import sniff
-
-    if (args.file is None and is_live(args)) or _is_folder(path := _path(args)):
-        return one(args)
-    with _reading(path):
-        content = _content(path)
-        saved = _plan_in(content, called(path))
-        if saved is not None:
-            return saved
-        groups = sniff.chosen(sniff.groups_in(content, called(path), whole), args.groups)
-    return plannable(sniff.the_one(groups, called(path)), args, whole)
 
 
 def _plan_in(content: bytes, name: str) -> SavedPlan | None:
@@ -353,14 +442,6 @@ def saved_plan(path: str) -> SavedPlan:
         begins = ascii(content[:40].decode("utf-8", "replace")) if content.strip() else "nothing"
         raise BadInput(called(path), begins, "plan.json, as plan --save writes it")
     return saved
-
-
-def _path(args: argparse.Namespace) -> str:
-    """Where the input is on this machine; what is far away is copied once, however often the command asks."""
-    if getattr(args, "path_at_hand", None) is None:
-        choose(args)
-        args.path_at_hand = at_hand(args.file, args.groups) if args.file is not None else _standard_input()
-    return str(args.path_at_hand)
 
 
 def at_hand(path: str, groups: Sequence[str] = ()) -> str:
@@ -397,20 +478,6 @@ def _is_far(path: str) -> bool:
     return catalog[1] == "spark_catalog" or f"spark.sql.catalog.{catalog[1]}=" in settings.replace(" ", "")
 
 
-def choose(args: argparse.Namespace) -> None:
-    """Refuse a file beside an option for a live cluster, which would mean nothing."""
-    for name in CONNECTION:
-        if args.file is not None and getattr(args, name, None) not in (None, False):
-            option = "--" + name.replace("_", "-")
-            raise Usage("apportion", f"{args.file!r} and {option} were given: choose a file or a live cluster")
-
-
-def _reading(path: str) -> AbstractContextManager[progress.Step]:
-    """A bar while an input is read; none where it is typed at the terminal."""
-    typed = path == "-" and sys.stdin is not None and sys.stdin.isatty()
-    return nullcontext(lambda piece: None) if typed else progress.slow(f"reading {called(path)}")
-
-
 def _is_folder(path: str) -> bool:
     try:
         return path != "-" and os.path.isdir(path)
@@ -427,33 +494,16 @@ def _content(path: str) -> bytes:
     return content
 
 
-def input_name(args: argparse.Namespace) -> str:
-    """How a page calls where its groups came from."""
-    if args.file and args.file != "-":
-        return os.path.basename(os.path.abspath(str(args.file)))
-    if args.bootstrap_server:
-        return str(args.bootstrap_server)
-    return "live cluster" if not args.file and is_live(args) else "standard input"
-
-
-def as_options(args: argparse.Namespace) -> str:
-    """The input as a command line names it, for the next command that is proposed; "" for standard input."""
-    if getattr(args, "file", None) is not None:
-        return "" if args.file == "-" else shlex.quote(args.file)
+def reach(args: argparse.Namespace) -> str:
+    """How a command line names the cluster that the arguments reach."""
     given = [(f"--{name.replace('_', '-')}", getattr(args, name)) for name in CONNECTION if getattr(args, name, None)]
-    if not given and is_live(args):
-        given = [("--bootstrap-server", connection(args).bootstrap)]
+    given = given or [("--bootstrap-server", connection(args).bootstrap)]
     return " ".join(f"{option} {shlex.quote(value)}" for option, value in given)
 
 
 def called(path: str) -> str:
     """How errors call an input."""
     return "standard input" if path == "-" else path
-
-
-def _called(args: argparse.Namespace) -> str:
-    """How errors call what the arguments name: a file or folder, standard input, or a cluster."""
-    return called(args.file) if args.file else input_name(args)
 
 
 def open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:
@@ -519,25 +569,6 @@ def is_live(args: argparse.Namespace) -> bool:
     from apportion.sources import config
 
     return bool(args.groups) and config.is_set()
-
-
-def _live(args: argparse.Namespace) -> list[Sighting]:
-    from apportion.sources import live
-
-    everything = getattr(args, "all_groups", False)
-    if everything and args.groups:
-        raise Usage("apportion", "--group and --all-groups were given: choose one")
-    if not everything and not args.groups:
-        raise Usage(
-            "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
-        )
-    server, refused = connection(args), list[str]()
-    with progress.slow(f"asking {server.bootstrap}", waits_for=server.bootstrap):
-        groups = live.groups(server, None if everything else args.groups, refused=refused)
-    if refused:
-        them = "it" if len(refused) == 1 else "them"
-        tell(f"without {some_of(refused)}: this user may not look at {them} (ACL Describe on the group)")
-    return groups
 
 
 def connection(args: argparse.Namespace) -> Connection:

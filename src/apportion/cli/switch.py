@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     from apportion.report import switching
 
     left_out: list[tuple[str, str]] = []
-    switches = _switches(args, left_out)
+    src = source.Source.of(args)
+    switches = _switches(src, args, left_out)
     if args.output == "json":
         without = [{"group": name, "why": why} for name, why in left_out]
         document = {
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
         emit_page(
             [page_groups.with_switch(seen, switch, past) for switch, seen, past in switches],
-            source.input_name(args),
+            src.title,
         )
     elif len(switches) == 1 and args.output in ("table", "wide"):
         only, seen, _ = switches[0]
@@ -81,16 +82,16 @@ def _governed(seen: Sighting) -> dict[str, Any]:
     return {"governed": seen.governed.to_dict()} if seen.governed else {}
 
 
-def _switches(args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list[Looked]:
+def _switches(src: source.Source, args: argparse.Namespace, left_out: list[tuple[str, str]]) -> list[Looked]:
     """Every group that has members whose subscriptions can be read; ``left_out`` gets the others, each with why."""
-    folder = source.folder(args)
+    folder = src.folder
     if folder is not None:
         return _of_folder(folder, args.groups, left_out)
     from apportion.history.switch_measures import why_left_out
 
-    many = source.many(args)
+    many = src.many()
     for seen in many:
-        source.refuse_unnamed(seen, args)
+        src.refuse_unnamed(seen)
     score = _live_score(args, many)
     looked: list[Looked] = []
     with progress.slow("", len(many)) as begin:

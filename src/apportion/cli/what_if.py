@@ -111,8 +111,9 @@ def run(args: argparse.Namespace) -> int:
         raise Usage("apportion what-if", f"no step: {needed}")
     if args.like is not None:
         texts = _like(texts, args.like)
-    sighting = source.one(args)
-    tasks = source.history(args, sighting.name) if sighting.protocol == STREAMS else None
+    src = source.Source.of(args)
+    sighting = src.one()
+    tasks = src.history(sighting.name) if sighting.protocol == STREAMS else None
     shown = getattr(args, "rollout", False) or args.static or args.protocol is not None
     if tasks is not None and not shown:
         return _of_tasks(tasks, texts, args)
@@ -134,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         emit(f'{{"version": 1, "steps": [{", ".join(documents)}]}}\n')
     elif args.output == "html":
-        emit_page([pictures.page_data(sighting, group, stages, times)], source.input_name(args))
+        emit_page([pictures.page_data(sighting, group, stages, times)], src.title)
     elif shown:
         notes = [*pictures.notes(stages, protocol), *pictures.changes_in_words(stages), *under_notes]
         emit_tables([pictures.table(stages)], args.output, notes)

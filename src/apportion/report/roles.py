@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from apportion.history.records import GenerationMember
 from apportion.model.protocols import SHARE, STREAMS
 from apportion.report.text import Cell, TextTable
 from apportion.wording import partitions_in_words, shorten
+
+if TYPE_CHECKING:
+    from apportion.history.records import GenerationMember
 
 NARROW: Final = 40
 
