@@ -75,7 +75,7 @@ def test_messages_that_nobody_reads_are_an_error_unless_readers_are_not_told() -
     assert judged(nobody).verdict == "ERR"
     assert judged(nobody, protocol="simple").verdict == "OK", "Flink, Spark and assign() commit without members"
     not_told = judged(nobody, owners_told=False)
-    assert (not_told.verdict, not_told.reasons[0][:19]) == ("WARN", "Owners are not told")
+    assert (not_told.verdict, not_told.reasons[0][:22]) == ("WARN", "The owners are unknown")
 
 
 def test_messages_that_retention_deleted_warn_and_a_marker_or_a_topic_that_was_left_does_not() -> None:

@@ -306,12 +306,12 @@ def test_two_rows_that_each_lack_a_word_are_not_joined_to_one() -> None:
 
 def test_ids_that_no_row_has_are_named() -> None:
     [group] = case("lag-is-local-knative2240")
-    assert "No row tells of topic50c(0-26,28-32,34-37): rows may have been left out." in group.notes
+    assert "No row has topic50c(0-26,28-32,34-37): rows may have been left out." in group.notes
 
 
 def test_a_lag_that_is_not_the_offsets_difference_is_named() -> None:
     [group] = read(PLAIN.replace(" 30 ", " 99 "))
-    assert "LAG is 99 at orders-0, where the offsets tell 30: the offsets count." in group.notes
+    assert "LAG is 99 at orders-0, but the offsets give 30: the offsets count." in group.notes
 
 
 def test_a_second_table_that_is_not_read_is_named() -> None:
