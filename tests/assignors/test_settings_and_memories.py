@@ -15,7 +15,6 @@ from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import BadInput
 from apportion.strategy.codec import Holding
 from apportion.wire.subscription import Subscription
-from apportion.wire.user_data import write_stream_join
 
 
 @pytest.mark.parametrize(
@@ -72,14 +71,19 @@ def test_the_leader_of_a_stream_join_tells_the_epoch_that_members_bring_along() 
     assert codec.assignment_data(apportion.plan({"topics": {"t": 4}, "members": members}, "range")) is None
 
 
+def joined(n: int) -> bytes | None:
+    """What a member sends that had so many numbers."""
+    return StreamJoin().user_data(Holding(owned=(("t", tuple(range(n))),), epoch=5))
+
+
 def test_a_few_bytes_are_no_claims_by_the_million() -> None:
     """Every number is a claim in every topic: of fifty kilobytes became 25 million claims, and 3 GB of memory."""
     topics = tuple(f"t{n}" for n in range(2_000))
-    claims = {n: StreamJoin().read(Subscription(topics, write_stream_join(tuple(range(n)), 5))) for n in (500, 600)}
+    claims = {n: StreamJoin().read(Subscription(topics, joined(n))) for n in (500, 600)}
     assert (len(claims[500].owned), claims[500].generation, claims[500].lost) == (2_000, 5, None)
     assert (claims[600].owned, claims[600].generation) == ({}, None)
     assert claims[600].lost == "600 numbers in each of 2,000 topics"
-    sent = {n: write_stream_join(tuple(range(n)), 5) for n in (1024, 1025)}
+    sent = {n: joined(n) for n in (1024, 1025)}
     lost = [StreamJoin().read(Subscription(topics[:1024], sent[n])).lost for n in sent]
     assert lost == [None, "1,025 numbers in each of 1,024 topics"]
 

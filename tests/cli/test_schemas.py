@@ -34,7 +34,7 @@ REGISTRY: Registry[Any] = Registry().with_resources(
         ("what-if", ["what-if", "group.json", "--join", "2", "--lag", "clicks:0=4"]),
         ("size", ["size", "group.json", "--by", "partitions", "--capacity", "2"]),
         ("what-if", ["what-if", "group.json", "--rolling", "--protocol", "consumer", "--scale", "3"]),
-        ("what-if", ["what-if", str(TASK_GROUPS), "--group", "enrich", "--join", "1", "--leave", "new-1"]),
+        ("what-if", ["what-if", str(TASK_GROUPS), "--group", "enrich", "--join", "1", "--leave", "join-1"]),
         ("gate", ["gate", "group.json", "--max-moves", "0", "--max-lag-share", "0", "--require-proof", "-A", "range"]),
         ("switch", ["switch", "DUMP"]), ("switch", ["switch", "group.json"]),
         ("switch", ["switch", str(PASTED / "offsets.txt")]),

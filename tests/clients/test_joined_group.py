@@ -20,7 +20,7 @@ from apportion.errors import UnreadableBytes
 from apportion.model.build import build, build_columns
 from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
 from apportion.model.group import Group
-from apportion.strategy.codec import Claim, InSubscription, InUserData, Stateless, UserDataCodec
+from apportion.strategy.codec import Claim, Holding, InSubscription, InUserData, Stateless, UserDataCodec
 from apportion.wire.assignment import Assignment, write_assignment
 from apportion.wire.partitions import Held
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
@@ -29,9 +29,7 @@ from apportion.wire.user_data import (
     write_capacity,
     write_cooperative,
     write_facts,
-    write_failover,
     write_sticky,
-    write_stream_join,
 )
 
 from .metadata import Cluster as Listed
@@ -83,8 +81,8 @@ def user_data(r: random.Random) -> bytes | None:
         write_cooperative(generation) + write_sticky(owned(r), generation),
         write_cooperative(generation) + b"\x00\x01" + write_sticky(owned(r), generation),
         write_cooperative(generation) + r.randbytes(r.randrange(20)),
-        write_failover(r.choice((None, 5)), owned(r), generation),
-        write_stream_join(tuple(r.sample(range(6), 2)), generation),
+        Priority().user_data(Holding(owned(r), generation, facts=r.choice(({}, {"priority": 5})))),
+        StreamJoin().user_data(Holding((("t", tuple(r.sample(range(6), 2))),), epoch=generation)),
     ]
     return r.choice(kinds)
 

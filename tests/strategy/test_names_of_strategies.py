@@ -20,11 +20,11 @@ EXCEPTIONS = {
     "cli/what_if.py": "help on what people type",
     "history/predicted_targets.py": "the broker's own name for its assignor, in a group's records",
     "history/streams_groups.py": "the broker's own name for its assignor of tasks",
-    "history/records.py": "the broker's own name for a type of group",
+    "model/protocols.py": "the broker's own name for a type of group",
     "testing/peers.py": "the classes of Java's client that act as peers",
     "testing/simulation/broker.py": "a method that is called failover",
     "testing/simulation/schedules.py": "the strategies that a simulated day draws from",
-    "wire/user_data.py": "layouts of user data, called as their owners are in errors",
+    "wire/user_data.py": "a layout of Kafka's own, called as Kafka calls its strategy",
 }
 """File to why its texts may hold names of strategies."""
 

@@ -9,22 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apportion.assignors.failover import Priority
+from apportion.assignors.sticky_stream_join import StreamJoin
 from apportion.errors import UnreadableBytes
+from apportion.model.group_json import read_group
+from apportion.model.plan import Answer, Plan
+from apportion.strategy.codec import Claim, Holding
 from apportion.wire.assignment import Assignment, read_assignment, write_assignment
-from apportion.wire.partitions import Held, in_order
+from apportion.wire.partitions import Held, in_order, merged
 from apportion.wire.primitives import Reader, text, uuid_text
 from apportion.wire.subscription import Subscription, read_subscription, write_subscription
 from apportion.wire.user_data import (
     read_cooperative,
-    read_epoch,
-    read_failover,
     read_sticky,
-    read_stream_join,
     write_cooperative,
-    write_epoch,
-    write_failover,
     write_sticky,
-    write_stream_join,
 )
 from apportion.wire.writer import Writer
 
@@ -184,33 +183,54 @@ def test_a_sticky_memory_comes_back(owned: Held, generation: int | None) -> None
     assert (old.owned, old.generation, old.lost) == (owned, None, None)
 
 
-@given(st.lists(numbers, max_size=9).map(sorted), st.none() | numbers, st.binary(max_size=9))
-def test_a_stream_joins_memory_comes_back_with_any_tail(ids: list[int], epoch: int | None, tail: bytes) -> None:
-    memory = read_stream_join(write_stream_join(tuple(ids), epoch) + tail)
-    assert (memory.numbers, memory.epoch, memory.lost) == (tuple(ids), epoch, None)
-    if epoch is not None:
-        assert read_epoch(write_epoch(epoch) + tail) == epoch
+def read_stream_join(raw: bytes | None) -> Claim:
+    return StreamJoin().read(Subscription(("t",), raw))
+
+
+def read_failover(raw: bytes | None) -> Claim:
+    return Priority().read(Subscription(("t",), raw))
+
+
+def sent_by_the_leader(epoch: int) -> bytes:
+    group = read_group({"topics": {"t": 1}, "members": {"m": {"topics": ["t"]}}})
+    data = StreamJoin().assignment_data(Plan(group, "", {}, Answer(group.owner, extra={"epoch": epoch})))
+    assert data is not None
+    return data
+
+
+@given(st.lists(numbers, min_size=1, max_size=9, unique=True).map(sorted), numbers, st.binary(max_size=9))
+def test_a_stream_joins_memory_comes_back_with_any_tail(ids: list[int], epoch: int, tail: bytes) -> None:
+    sent = StreamJoin().user_data(Holding(owned=(("t", tuple(ids)),), epoch=epoch))
+    assert sent is not None
+    memory = read_stream_join(sent + tail)
+    assert (memory.owned, memory.generation, memory.lost) == ({"t": ids}, epoch, None)
+    assert StreamJoin().epoch(sent_by_the_leader(epoch) + tail) == epoch
 
 
 def test_a_member_that_claims_the_last_epoch_makes_no_rebalance_fail() -> None:
-    assert read_epoch(write_epoch(2**31 - 1 + 1)) == 2**31 - 1
+    assert StreamJoin().epoch(sent_by_the_leader(2**31 - 1 + 1)) == 2**31 - 1
 
 
 @given(st.none() | st.integers(-(2**63), 2**63 - 1), helds, st.none() | numbers, st.binary(max_size=9))
 def test_a_failovers_memory_comes_back_with_any_tail(
     priority: int | None, owned: Held, generation: int | None, tail: bytes
 ) -> None:
-    memory = read_failover(write_failover(priority, owned, generation) + tail)
-    assert (memory.priority, memory.owned, memory.generation, memory.lost) == (priority, owned, generation, None)
+    facts = {} if priority is None else {"priority": priority}
+    sent = Priority().user_data(Holding(owned, generation, facts=facts))
+    assert sent is not None
+    memory = read_failover(sent + tail)
+    assert (memory.facts, memory.owned, memory.generation, memory.lost) == (facts, merged(owned), generation, None)
 
 
 def test_a_newer_version_of_our_own_layouts_is_read() -> None:
-    newer = b"\x00\x02" + write_failover(3, (("a", (1,)),), 4)[2:] + b"more"
-    assert (read_failover(newer).priority, read_failover(newer).owned) == (3, (("a", (1,)),))
+    sent = Priority().user_data(Holding((("a", (1,)),), 4, facts={"priority": 3}))
+    assert sent is not None
+    newer = read_failover(b"\x00\x02" + sent[2:] + b"more")
+    assert (newer.facts, newer.owned) == ({"priority": 3}, {"a": [1]})
 
 
 def test_four_bytes_are_the_plain_priority_of_the_first_failover_assignor() -> None:
-    assert read_failover(struct.pack(">i", 100)).priority == 100
+    assert read_failover(struct.pack(">i", 100)).facts == {"priority": 100}
 
 
 def test_nothing_said_is_no_memory_and_nothing_lost() -> None:
@@ -225,7 +245,7 @@ def test_no_bytes_make_a_memory_fail(raw: bytes) -> None:
     for read in (read_sticky, read_cooperative, read_stream_join, read_failover):
         memory = read(raw)
         assert memory.lost is None or str(len(raw)) in memory.lost  # type: ignore[attr-defined]
-    read_epoch(raw)
+    StreamJoin().epoch(raw)
 
 
 def test_garbage_is_lost_with_a_reason() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Final, Literal
 
 import numpy as np
@@ -17,9 +18,11 @@ from apportion.strategy.codec import Claim, Holding, UserDataCodec
 from apportion.strategy.cooperation import Cooperation
 from apportion.tasks.place import Placing, place
 from apportion.tasks.place_jointly import place_jointly
-from apportion.wire.partitions import merged
+from apportion.wire.partitions import in_order, merged, read_held, write_held
+from apportion.wire.primitives import Reader
 from apportion.wire.subscription import Subscription
-from apportion.wire.user_data import read_failover, write_failover
+from apportion.wire.user_data import OWN_VERSION, known, own_version, read_layout
+from apportion.wire.writer import Writer
 from apportion.wording import count
 
 
@@ -29,18 +32,30 @@ class Priority(UserDataCodec):
     carries: ClassVar[frozenset[str]] = frozenset({"priority"})
 
     def user_data(self, holding: Holding) -> bytes | None:
-        """Priority and, where the client has given all up, what it would like back, and the generation."""
-        wishes = () if holding.keeps else holding.owned
-        return write_failover(holding.facts.get("priority"), wishes, holding.generation)
+        """int16 version, int8 1 and int64 priority (or int8 0), what it would like back, int32 generation or -1."""
+        priority = holding.facts.get("priority")
+        writer = Writer().int16(OWN_VERSION).int8(priority is not None)
+        if priority is not None:
+            writer.int64(priority)
+        write_held(writer, () if holding.keeps else in_order(holding.owned))
+        return writer.int32(-1 if holding.generation is None else holding.generation).done()
 
     def read(self, subscription: Subscription) -> Claim:
         """What it holds counts; what it says in user data where it holds nothing."""
-        memory = read_failover(subscription.user_data)
-        facts = {} if memory.priority is None else {"priority": memory.priority}
+        memory = read_layout(subscription.user_data, partial(Claim, {}), _claim, "failover")
         if not subscription.owned:
-            return Claim(merged(memory.owned), memory.generation, facts=facts, lost=memory.lost)
+            return memory
         generation = memory.generation if subscription.generation is None else subscription.generation
-        return Claim(merged(subscription.owned), generation, held=True, facts=facts, lost=memory.lost)
+        return replace(memory, owned=merged(subscription.owned), generation=generation, held=True)
+
+
+def _claim(reader: Reader) -> Claim:
+    """Exactly four bytes are the plain int32 priority that the strategy's first, Java, form sends."""
+    if reader.end == 4:
+        return Claim({}, facts={"priority": reader.int32()})
+    own_version(reader)
+    facts = {"priority": reader.int64()} if reader.int8() else {}
+    return Claim(merged(read_held(reader)), known(reader.int32()), facts=facts)
 
 
 Active = Literal["member", "equals", "host"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -14,10 +15,14 @@ from apportion.model.plan import Answer, Plan, in_two_rounds
 from apportion.solvers.equal_shares import equal_shares, max_kept
 from apportion.strategy.codec import Claim, Holding, UserDataCodec
 from apportion.strategy.cooperation import Cooperation
+from apportion.wire.primitives import Reader
 from apportion.wire.subscription import Subscription
-from apportion.wire.user_data import read_epoch, read_stream_join, write_epoch, write_stream_join
+from apportion.wire.user_data import OWN_VERSION, known, own_version, read_layout
+from apportion.wire.writer import Writer
 from apportion.wording import count
 
+MOST_EPOCH: Final = 2**31 - 1
+"""That an int32 holds."""
 CLAIMS_MAX: Final = 1 << 20
 """Partitions that one member may claim; more than that nobody had, and a few bytes can say thousands of millions."""
 
@@ -26,29 +31,41 @@ class StreamJoin(UserDataCodec):
     """``sticky-stream-join``: the numbers a member had in every joined topic, and the epoch that the leader sent."""
 
     def user_data(self, holding: Holding) -> bytes | None:
-        """Numbers and epoch; null before the first assignment."""
+        """int16 version, int32 ids ascending, int32 epoch; null before the first assignment."""
         if holding.epoch is None:
             return None
-        return write_stream_join(tuple(sorted({n for _, ids in holding.owned for n in ids})), holding.epoch)
+        numbers = sorted({n for _, ids in holding.owned for n in ids})
+        return Writer().int16(OWN_VERSION).int32s(numbers).int32(holding.epoch).done()
 
     def read(self, subscription: Subscription) -> Claim:
         """The numbers as claims in every topic of the member, held while the fields name any partition."""
-        memory = read_stream_join(subscription.user_data)
-        numbers, topics = list(memory.numbers), len(subscription.topics)
-        if len(numbers) * topics > CLAIMS_MAX:
-            lost = f"{count(len(numbers), 'number')} in each of {count(topics, 'topic')}"
-            return Claim({}, held=bool(subscription.owned), lost=lost)
-        claims = {topic: numbers for topic in subscription.topics if numbers}
-        return Claim(claims, memory.epoch, held=bool(subscription.owned), lost=memory.lost)
+
+        def layout(reader: Reader) -> Claim:
+            own_version(reader)
+            numbers, epoch, topics = list(reader.int32s()), known(reader.int32()), subscription.topics
+            if len(numbers) * len(topics) > CLAIMS_MAX:
+                return Claim({}, lost=f"{count(len(numbers), 'number')} in each of {count(len(topics), 'topic')}")
+            return Claim({topic: numbers for topic in topics if numbers}, epoch)
+
+        claim = read_layout(subscription.user_data, partial(Claim, {}), layout, "sticky-stream-join")
+        return replace(claim, held=bool(subscription.owned))
 
     def assignment_data(self, plan: Plan) -> bytes | None:
-        """The plan's epoch."""
+        """int16 version, int32 epoch; what one int32 holds at most stands for every later epoch.
+
+        A member's word alone could carry it there, and no member may make the group's rebalances fail.
+        """
         epoch: Any = plan.answer.extra.get("epoch")
-        return None if epoch is None else write_epoch(int(epoch))
+        return None if epoch is None else Writer().int16(OWN_VERSION).int32(min(int(epoch), MOST_EPOCH)).done()
 
     def epoch(self, user_data: bytes | None) -> int | None:
-        """The epoch to bring along."""
-        return read_epoch(user_data)
+        """The epoch to bring along; None if there is none."""
+
+        def layout(reader: Reader) -> Claim:
+            own_version(reader)
+            return Claim({}, known(reader.int32()))
+
+        return read_layout(user_data, partial(Claim, {}), layout, "sticky-stream-join").generation
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What assignors remember between rebalances, inside a member's user data.
 
-Three layouts are Kafka's own and have no version: ``sticky`` V0 and V1, and ``cooperative-sticky``. The rest are ours
-and begin with an int16 version; a reader of version n takes what it knows of n + 1 and leaves the tail alone.
+Here are Kafka's own layouts, which have no version: ``sticky`` V0 and V1, and ``cooperative-sticky``. Those of other
+strategies are in their files and begin with an int16 version; a reader of version n takes what it knows of n + 1 and
+leaves the tail alone.
 
 Every ``read_*`` answers, whatever the bytes: where they cannot be read the memory is empty and ``lost`` says why in
 words for the log, for a rebalance must not fail because one member talks nonsense.
@@ -21,9 +22,7 @@ from apportion.wire.writer import Writer
 M = TypeVar("M")
 
 OWN_VERSION: Final = 1
-"""The version that our own layouts carry today."""
-MOST_EPOCH: Final = 2**31 - 1
-"""That an int32 holds."""
+"""The version that layouts of ours carry today."""
 CAPACITY_MARK: Final = b"capacity"
 """What tells that a capacity follows, as the last four bytes of user data."""
 CAPACITY_SIZE: Final = len(CAPACITY_MARK) + 4
@@ -41,25 +40,6 @@ class StickyData:
         Why there is no memory; None where there is one, or where the member sent nothing.
     """
 
-    owned: Held = ()
-    generation: int | None = None
-    lost: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamJoinData:
-    """The numbers (partition ids common to the joined topics) that a member had, and the epoch they are from."""
-
-    numbers: tuple[int, ...] = ()
-    epoch: int | None = None
-    lost: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FailoverData:
-    """A member's priority (None: unset, it comes last), and what it owned, for those who do not preempt."""
-
-    priority: int | None = None
     owned: Held = ()
     generation: int | None = None
     lost: str | None = None
@@ -94,7 +74,7 @@ def write_sticky(owned: Held, generation: int | None, version: int = 1) -> bytes
 
 
 def _sticky_v1(reader: Reader) -> StickyData:
-    return StickyData(read_held(reader), _known(reader.int32()))
+    return StickyData(read_held(reader), known(reader.int32()))
 
 
 def _sticky_v0(reader: Reader) -> StickyData:
@@ -117,76 +97,14 @@ def _sticky_kafka_python(reader: Reader) -> StickyData:
 
 def read_cooperative(raw: bytes | None) -> StickyData:
     """The generation alone (int32); what is owned stands in the subscription itself."""
-    return _read(raw, StickyData, lambda reader: StickyData(generation=_known(reader.int32())), "cooperative-sticky")
+    return read_layout(
+        raw, StickyData, lambda reader: StickyData(generation=known(reader.int32())), "cooperative-sticky"
+    )
 
 
 def write_cooperative(generation: int | None) -> bytes:
     """Four bytes, -1 before the first assignment."""
     return Writer().int32(-1 if generation is None else generation).done()
-
-
-# -- sticky-stream-join ----------------------------------------------------------------------------------------------
-
-
-def read_stream_join(raw: bytes | None) -> StreamJoinData:
-    """int16 version, int32 ids, int32 epoch."""
-
-    def layout(reader: Reader) -> StreamJoinData:
-        _own_version(reader)
-        return StreamJoinData(reader.int32s(), _known(reader.int32()))
-
-    return _read(raw, StreamJoinData, layout, "sticky-stream-join")
-
-
-def write_stream_join(numbers: tuple[int, ...], epoch: int | None) -> bytes:
-    """Write int16 version, int32 ids ascending, int32 epoch; a missing one as -1."""
-    return Writer().int16(OWN_VERSION).int32s(sorted(numbers)).int32(-1 if epoch is None else epoch).done()
-
-
-def read_epoch(raw: bytes | None) -> int | None:
-    """The epoch that the leader sent in an assignment's user data (int16 version, int32); None if there is none."""
-
-    def layout(reader: Reader) -> StreamJoinData:
-        _own_version(reader)
-        return StreamJoinData(epoch=_known(reader.int32()))
-
-    return _read(raw, StreamJoinData, layout, "sticky-stream-join").epoch
-
-
-def write_epoch(epoch: int) -> bytes:
-    """The leader's side of ``read_epoch``; what one int32 holds at most stands for every later epoch.
-
-    A member's word alone could carry it there, and no member may make the group's rebalances fail.
-    """
-    return Writer().int16(OWN_VERSION).int32(min(epoch, MOST_EPOCH)).done()
-
-
-# -- failover --------------------------------------------------------------------------------------------------------
-
-
-def read_failover(raw: bytes | None) -> FailoverData:
-    """int16 version, int8 1 and int64 priority (or int8 0), what is owned, int32 generation.
-
-    Exactly four bytes are the plain int32 priority that the strategy's first, Java, form sends.
-    """
-
-    def layout(reader: Reader) -> FailoverData:
-        if reader.end == 4:
-            return FailoverData(reader.int32())
-        _own_version(reader)
-        priority = reader.int64() if reader.int8() else None
-        return FailoverData(priority, read_held(reader), _known(reader.int32()))
-
-    return _read(raw, FailoverData, layout, "failover")
-
-
-def write_failover(priority: int | None, owned: Held = (), generation: int | None = None) -> bytes:
-    """Write the layout of ``read_failover``; a missing generation as -1."""
-    writer = Writer().int16(OWN_VERSION).int8(priority is not None)
-    if priority is not None:
-        writer.int64(priority)
-    write_held(writer, in_order(owned))
-    return writer.int32(-1 if generation is None else generation).done()
 
 
 # -- capacity --------------------------------------------------------------------------------------------------------
@@ -244,7 +162,8 @@ def _split(raw: bytes | None) -> tuple[bytes | None, bytes]:
 # -- shared ----------------------------------------------------------------------------------------------------------
 
 
-def _read(raw: bytes | None, kind: Callable[..., M], layout: Callable[[Reader], M], name: str) -> M:
+def read_layout(raw: bytes | None, kind: Callable[..., M], layout: Callable[[Reader], M], name: str) -> M:
+    """What the layout reads; ``kind()`` of nothing, and ``kind(lost=why)`` of bytes that are none of the strategy's."""
     if not raw:
         return kind()
     try:
@@ -253,12 +172,13 @@ def _read(raw: bytes | None, kind: Callable[..., M], layout: Callable[[Reader], 
         return kind(lost=f"{len(raw)} bytes of user data are no memory of {name}: {error}")
 
 
-def _own_version(reader: Reader) -> None:
+def own_version(reader: Reader) -> None:
+    """Pass over the version at the head of a layout of ours."""
     version = reader.int16()
     if version < OWN_VERSION:
         raise reader.fail(f"version {version}, needed {OWN_VERSION} or higher")
 
 
-def _known(number: int) -> int | None:
+def known(number: int) -> int | None:
     """A generation or epoch; negative means that there is none yet."""
     return number if number >= 0 else None
