@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from kafka.structs import TopicPartition as Part
 
-from apportion.clients.confluent.partitions import COMING, GONE, HELD, TRANSITIONS, Event, Partitions, State
+from apportion.clients.confluent.partitions import COMING, GONE, HELD, TRANSITIONS, Event, Partitions, PartitionState
 
 PART = Part("t", 0)
 
 
-def after(*events: Event) -> State:
+def after(*events: Event) -> PartitionState:
     partitions = Partitions()
     for event in events:
         partitions.move([PART], event)
-    return next((state for state in State if partitions.among(state)), State.AWAY)
+    return next((state for state in PartitionState if partitions.among(state)), PartitionState.AWAY)
 
 
 def test_what_cannot_happen_in_a_state_is_refused_with_its_name() -> None:
@@ -26,15 +26,15 @@ def test_what_cannot_happen_in_a_state_is_refused_with_its_name() -> None:
 
 
 @pytest.mark.parametrize("state", [COMING, *HELD])
-def test_whatever_its_user_knows_of_is_told_of_before_it_is_away(state: State) -> None:
+def test_whatever_its_user_knows_of_is_told_of_before_it_is_away(state: PartitionState) -> None:
     """From each state both ends lead to one of which the user hears, and from there alone to none."""
     for event in (Event.TAKEN, Event.EXPELLED):
         assert TRANSITIONS[state][event] in GONE
-    assert State.AWAY not in TRANSITIONS[state].values()
-    assert all(TRANSITIONS[gone][Event.TOLD] is State.AWAY for gone in GONE)
+    assert PartitionState.AWAY not in TRANSITIONS[state].values()
+    assert all(TRANSITIONS[gone][Event.TOLD] is PartitionState.AWAY for gone in GONE)
 
 
 def test_a_member_that_was_expelled_while_it_let_go_has_lost_the_partition() -> None:
     """Its commit would be refused, so it hears of a loss."""
-    assert after(Event.GIVEN, Event.FETCHED, Event.TAKEN, Event.EXPELLED) is State.LOST
-    assert after(Event.GIVEN, Event.EXPELLED, Event.TAKEN) is State.LOST
+    assert after(Event.GIVEN, Event.FETCHED, Event.TAKEN, Event.EXPELLED) is PartitionState.LOST
+    assert after(Event.GIVEN, Event.EXPELLED, Event.TAKEN) is PartitionState.LOST

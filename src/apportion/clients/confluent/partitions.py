@@ -20,8 +20,8 @@ from typing import Final
 from kafka.structs import TopicPartition as Part
 
 
-class State(Enum):
-    """Of one partition; see the head of this file."""
+class PartitionState(Enum):
+    """See the head of this file."""
 
     AWAY = auto()
     COMING = auto()
@@ -46,13 +46,13 @@ class Event(Enum):
     TOLD = "the application has heard of it"
 
 
-AWAY, COMING, OWNED, READING, PAUSED, LEAVING, LOST = State
+AWAY, COMING, OWNED, READING, PAUSED, LEAVING, LOST = PartitionState
 HELD: Final = (OWNED, READING, PAUSED)
 """States of what the member has."""
 GONE: Final = (LEAVING, LOST)
 """States of what the application has to hear of."""
 
-TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+TRANSITIONS: Final[Mapping[PartitionState, Mapping[Event, PartitionState]]] = {
     AWAY: {Event.ANNOUNCED: COMING, Event.GIVEN: OWNED, Event.TAKEN: AWAY, Event.EXPELLED: AWAY},
     COMING: {Event.GIVEN: OWNED, Event.TAKEN: LEAVING, Event.EXPELLED: LOST},
     OWNED: {
@@ -79,7 +79,7 @@ class Partitions:
     """The state of every partition that is not away; changed by the consumer's own thread alone."""
 
     def __init__(self) -> None:
-        self._state: dict[Part, State] = {}
+        self._state: dict[Part, PartitionState] = {}
 
     def move(self, parts: Iterable[Part], event: Event) -> None:
         """Have it happen to each of these.
@@ -99,6 +99,6 @@ class Partitions:
             else:
                 self._state[part] = after
 
-    def among(self, *states: State) -> set[Part]:
+    def among(self, *states: PartitionState) -> set[Part]:
         """Those that are in one of these states; callable from any thread."""
         return {part for part, state in list(self._state.items()) if state in states}
