@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 def main(words: Sequence[str]) -> int:
     """Try all of them, and say what came of each."""
     faults = tomllib.loads((ROOT / "tests" / "faults.toml").read_text(encoding="utf-8"))["fault"]
-    chosen = [fault for fault in faults if not words or any(word in fault["title"] for word in words)]
+    tested = [fault for fault in faults if "tests" in fault]  # the simulation's own test tries the others
+    chosen = [fault for fault in tested if not words or any(word in fault["title"] for word in words)]
     with tempfile.TemporaryDirectory() as temporary:
         source = Path(temporary) / "src"
         shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))

@@ -46,11 +46,6 @@ def test_five_hundred_faults_break_no_promise() -> None:
     assert line["hours"] > 0.3
 
 
-@pytest.mark.parametrize("seed", [3, 45])
-def test_a_seed_that_finds_a_fault_which_is_put_back_breaks_no_promise(seed: int) -> None:
-    assert schedules.run(schedules.draw(seed)).failure is None
-
-
 def test_a_fault_at_a_request_breaks_no_promise_in_small_worlds() -> None:
     for plan in itertools.islice(schedules.small_worlds(40), 0, None, 83):
         result = schedules.run(plan)

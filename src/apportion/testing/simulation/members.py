@@ -163,7 +163,7 @@ def consumer_of(strategy: str, options: Mapping[str, Any] | None = None, **setti
 
 
 def counting(folder: Path, source: str, counted: str, changelog: str, checks: Checks) -> Program:
-    """A process with a ``TaskRunner`` under exactly once: each record's value goes to ``counted``, and is kept."""
+    """A process with a ``TaskRunner``: each record's value goes to ``counted``, and how many there were is kept."""
     topology = Topology.of(Subtopology((source,), changelog))
 
     def program(process: Process) -> None:
@@ -178,7 +178,10 @@ def counting(folder: Path, source: str, counted: str, changelog: str, checks: Ch
             "on_active": lambda task: checks.assigned(process, {(source, task.partition)}),
             "on_close": lambda task: checks.given_up(process, {(source, task.partition)}, "closed"),
         }
-        with suppress(KafkaError), _runner(process, topology, folder, open_store=open_store, **heard) as runner:
+        with (
+            suppress(KafkaError),
+            _runner(process, topology, folder, checks.exact, open_store=open_store, **heard) as runner,
+        ):
             while not process.leaving:
                 with _noting(process):
                     _turn(process, runner, source, counted, checks)
@@ -186,13 +189,13 @@ def counting(folder: Path, source: str, counted: str, changelog: str, checks: Ch
     return program
 
 
-def _runner(process: Process, topology: Topology, folder: Path, **options: Any) -> TaskRunner:
+def _runner(process: Process, topology: Topology, folder: Path, exact: bool, **options: Any) -> TaskRunner:
     runner = TaskRunner(
         topology,
         application="tasks",
         bootstrap_servers=process.stage.cluster.bootstrap,
         state_dir=folder / process.member,
-        guarantee="exactly_once",
+        guarantee="exactly_once" if exact else "at_least_once",
         transaction_timeout_s=4.0,
         **options,
         consumer={**TIMES, "metadata_max_age_ms": 5000, "client_id": process.member, "max_poll_records": 20},

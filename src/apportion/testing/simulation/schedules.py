@@ -43,7 +43,7 @@ class Plan:
     """One run: what its members are, and what befalls them.
 
     kind
-        ``reading`` (KafkaConsumer with our strategy) or ``counting`` (TaskRunner, exactly once).
+        ``reading`` (KafkaConsumer with our strategy) or ``counting`` (TaskRunner, exactly or at least once).
     """
 
     seed: int
@@ -72,7 +72,7 @@ def draw(seed: int, faults: int = 18) -> Plan:
     chance = random.Random(f"plan {seed}")  # noqa: S311 - not for secrets
     kind = "counting" if chance.random() < 0.35 else "reading"
     strategy = "streams" if kind == "counting" else chance.choice(STRATEGIES)
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] = {"exact": seed % 4 != 3}
     if kind == "reading":
         settings = {"static": chance.random() < 0.3, "enable_auto_commit": chance.random() < 0.2}
     members = [f"m{n}" for n in range(chance.randint(2, 4))]
@@ -178,9 +178,8 @@ def run(plan: Plan) -> Run:
             return reading(make, None, ["records"], checks, 0.1 if lags else 0.0)
 
         counted, kept = ("counts", "changelog") if counts else (None, None)
-        scene = Scene(
-            program, topics, ["records"], version=plan.version, handover=plan.handover, counted=counted, kept=kept
-        )
+        facts = {"version": plan.version, "handover": plan.handover, "exact": plan.settings.get("exact", True)}
+        scene = Scene(program, topics, ["records"], counted, kept, **facts)
         return play(plan.seed, scene, plan.script)
 
 
@@ -190,7 +189,7 @@ class Scene:
 
     program
         What members run, given the run's checks.
-    sources, counted, kept
+    sources, counted, kept, exact
         As ``Checks`` takes them.
     watch
         Called with stage and checks before anything happens.
@@ -203,6 +202,7 @@ class Scene:
     sources: list[str]
     counted: str | None = None
     kept: str | None = None
+    exact: bool = True
     version: str = jars.KAFKA[0]
     handover: float = 0.0
     watch: Callable[[Stage, Checks], None] | None = None
@@ -217,7 +217,7 @@ def play(seed: int, scene: Scene, script: Iterable[Action]) -> Run:
 
 def _played(seed: int, scene: Scene, script: list[Action]) -> Run:
     stage = Stage(seed, lambda _: None, topics=scene.topics, version=scene.version, handover=scene.handover)
-    checks = Checks(stage, scene.sources, scene.counted, scene.kept)
+    checks = Checks(stage, scene.sources, scene.counted, scene.kept, scene.exact)
     stage.program = scene.program(checks)
     if scene.watch is not None:
         scene.watch(stage, checks)
