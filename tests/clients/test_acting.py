@@ -133,6 +133,19 @@ def test_what_it_asked_for_is_what_both_rounds_give(quick: None, caplog: pytest.
     assert len(set(target["a"]) & {0, 1}) == len(set(target["b"]) & {2, 3}) == 1
 
 
+def test_what_comes_in_counts_in_the_leaders_plan_as_soon_as_it_is_known(quick: None) -> None:
+    """A hundred messages a second come into each partition, which weigh more than the five that wait."""
+    leader, end = Leader([5, 5, 5, 5]), time.monotonic() + 120
+    leader.rebalance(a=[0, 1], b=[2, 3])
+    assert leader.plans[-1].plan.group.lag.tolist() == [5] * 4
+    while leader.plans[-1].plan.group.lag.min() < 50:
+        assert time.monotonic() < end
+        for _ in range(10):
+            leader.feed.refresh()
+            time.sleep(0.05)
+        leader.rebalance(a=[0, 1], b=[2, 3])
+
+
 def test_a_member_that_joins_meanwhile_has_the_group_planned_anew(quick: None) -> None:
     leader = Leader([0, 0, 0, 0])
     leader.rebalance(a=[0, 1], b=[2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 from typing import Any, ClassVar
 
@@ -68,6 +69,7 @@ def test_groups_of_no_kind_are_those_of_the_kind_by_default() -> None:
     assert next(many_groups(1, 3)) == random_group(Random(3)) == random_group(Random(3), Kinds())
     mixed = [shuffled(Random(2), raw) for raw in many_groups(12, 5)]
     assert [in_order(raw) for raw in mixed] == [in_order(raw) for raw in many_groups(12, 5)]
+    assert [json.dumps(raw) for raw in mixed] != [json.dumps(raw) for raw in many_groups(12, 5)], "in another order"
 
 
 def in_order(value: Any) -> Any:
