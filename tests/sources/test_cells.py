@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -110,6 +111,21 @@ def test_what_is_no_number_is_named_with_its_line_and_column(table: str, cell: s
     [group] = groups_in(content.encode(), "text", whole=False)
     assert len(group.gaps) == 1
     assert f"line {line}" in group.gaps[0]
+
+
+DRESSES = ["~{}", ">{}", "({})", "**{}**", "`{}`", "{} or so", "about {}", "{}L", "\N{THIN SPACE}{}+"]
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("dress", DRESSES)
+def test_a_row_whose_figures_are_all_dressed_alike_is_read_or_named(table: str, dress: str) -> None:
+    content = text(table, *map(dress.format, ("88", "9188", "9100")))
+    [group] = groups_in(content.encode(), "text", whole=False)
+    if group.gaps:
+        numbers = [int(number) for gap in group.gaps for number in re.findall(r"line (\d+)", gap)]
+        assert any("c-2" in content.splitlines()[number - 1] for number in numbers), group.gaps
+    else:
+        assert second(content) == {"committed": 88, "end": 9188}
 
 
 @pytest.mark.parametrize("cells", [("88", "9.000", "8,912.00"), ("0", "9.000", "9.000"), ("-", "9,188", "-")])

@@ -144,7 +144,7 @@ def test_a_live_group_is_what_kafkas_own_tool_prints(cluster: Broker, name: str)
     text = "".join(cluster.tool(GROUP_TOOL, "--describe", "--group", name, *view) for view in views)
     printed, there = pasted.groups_in(text.encode())[0], seen(cluster, name)
     assert comparable(printed) == comparable(there)
-    assert (printed.state, printed.protocol) == (there.state, there.assignor)
+    assert (printed.state, printed.assignor) == (there.state, there.assignor)
     assert printed.group.lag.tolist() == there.group.lag.tolist()
 
 

@@ -766,8 +766,12 @@ def _is_cut(line: str, header: Header) -> bool:
     words = line.replace(",", " ").replace(header.bar or ",", " ").split(None, len(header.names))
     if at >= len(words) or not is_id(words[at]):
         return False
-    # "It took 3 seconds" has a number at that place too.
-    return header.names[at] == "#PARTITIONS" or all(_is_figure(word) for word in words[at + 1 : at + 2])
+    # "It took 3 seconds" has a number at that place too; a row's next words are figures, in whatever dress ("~9100").
+    dressed = len(words) >= len(header.names) and any(map(_DIGIT.search, words[at + 1 : at + 4]))
+    return header.names[at] == "#PARTITIONS" or dressed or all(_is_figure(word) for word in words[at + 1 : at + 2])
+
+
+_DIGIT: Final = re.compile(r"\d")
 
 
 def _starts_at(line: str, starts: Sequence[int]) -> bool:
