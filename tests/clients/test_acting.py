@@ -136,6 +136,7 @@ def test_what_it_asked_for_is_what_both_rounds_give(quick: None, caplog: pytest.
 def test_what_comes_in_counts_in_the_leaders_plan_as_soon_as_it_is_known(quick: None) -> None:
     """A hundred messages a second come into each partition, which weigh more than the five that wait."""
     leader, end = Leader([5, 5, 5, 5]), time.monotonic() + 120
+    leader.feed.refresh()
     leader.rebalance(a=[0, 1], b=[2, 3])
     assert leader.plans[-1].plan.group.lag.tolist() == [5] * 4
     while leader.plans[-1].plan.group.lag.min() < 50:
