@@ -161,4 +161,5 @@ def test_a_group_that_lost_its_members_and_never_committed_leaves_the_server_rea
         state = "Stable" if members else "Empty"
         played.round([classic("g", members, {}, state=state)], {"clicks": clicks})
         assert played.answers.ready()[0]
+        assert b'"group":"g"' in (played.answers.group_event("g") or b""), "its picture"
     assert not list(played.collector.faults)

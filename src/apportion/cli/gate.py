@@ -67,7 +67,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judge, say what is breached, and end with 3 where anything is."""
     from apportion.report import gating
-    from apportion.sighting.judged import Judged as Sighted
+    from apportion.sighting.judged import Judged
 
     limits = _limits(args)
     src = source.Source.of(args)
@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     notes = [*gating.reasons(breached, whose if args.all_groups else judged[0][0]), *dict.fromkeys(notes)]
     notes += [f"Not judged: {why}" for why in refused]
     present = judged[0][2] if args.now and not args.all_groups else None
-    verdict = None if present is None else Sighted(present)
+    verdict = None if present is None else Judged(present)
     if verdict is not None:
         notes.append(" ".join([f"Verdict {verdict.verdict}.", *verdict.reasons]))
     if args.output == "json":

@@ -55,7 +55,8 @@ def group_data(
     """
     seen, past = judged.sighting, _history(history)
     group = seen.group
-    judged = replace(judged, evidence=replace(judged.evidence, past=_past(past["rebalances"])))
+    if judged.evidence.past is None and past["rebalances"]:
+        judged = replace(judged, evidence=replace(judged.evidence, past=_past(past["rebalances"])))
     row = {**row_of(judged), **found_by(judged)}
     present = {"verdict": row["verdict"], "why": row["why"], "diagnosis": row["diagnosis"]}
     if planned:
@@ -88,9 +89,7 @@ def group_data(
     }
 
 
-def _past(rebalances: Sequence[Mapping[str, Any]]) -> tuple[int, int, int] | None:
-    if not rebalances:
-        return None
+def _past(rebalances: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
     moved, needless = (sum(rebalance[field] or 0 for rebalance in rebalances) for field in ("moved", "needless"))
     return len(rebalances), moved, needless
 
