@@ -293,7 +293,7 @@ def test_the_last_process_cannot_leave(recorded: GroupHistories) -> None:
     group = recorded.groups["enrich"]
     assert group.present is not None
     processes = dict.fromkeys(member.process_id for member in group.present.members)
-    with pytest.raises(BadInput, match="nobody left"):
+    with pytest.raises(BadInput, match="no member left"):
         group.what_if_tasks([f"leave {process}" for process in processes])
 
 

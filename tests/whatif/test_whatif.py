@@ -94,7 +94,7 @@ def test_a_client_id_of_two_members_is_no_name(group: apportion.Group) -> None:
 
 def test_the_last_member_cannot_leave(group: apportion.Group) -> None:
     one = whatif.leave(whatif.leave(group, "x"), "y")
-    with pytest.raises(BadInput, match="nobody left"):
+    with pytest.raises(BadInput, match="no member left"):
         whatif.leave(one, "z")
 
 
