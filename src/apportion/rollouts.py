@@ -2,7 +2,7 @@
 
 Who must let go, who gets what, and how long partitions stand still differ by the protocol of the group:
 
-- eager: whoever joins or leaves, every member gives up all it has, and all partitions stand still for one rebalance.
+- eager: whoever joins or leaves, every member gives up all it has, and all partitions are paused for one rebalance.
 - cooperative (KIP-429): only what changes hands is given up; it is assigned in a second generation.
 - consumer (KIP-848): the broker's strategy, and only what changes hands is given up, member by member.
 
@@ -475,7 +475,7 @@ def total_sentence(stages: Sequence[Stage]) -> str:
     seconds = sum(stage.standstill_s for stage in stages)
     longest_s = max((stage.longest_s for stage in stages), default=0.0)
     return (
-        f"In all {count(generations, 'generation')}: members that stay let go of {count(revoked, 'partition')}, "
-        f"{taken:,} of them for good; {anew:,} {'is' if anew == 1 else 'are'} read anew by another member; "
-        f"partitions stand still for {seconds:,.0f} s together, one of them {longest_s:g} s at a stretch."
+        f"In all {count(generations, 'generation')}: members that stay give up {count(revoked, 'partition')}, "
+        f"{taken:,} of them for good; {anew:,} {'is' if anew == 1 else 'are'} read again by another member; "
+        f"partitions are paused for {seconds:,.0f} s in all, one of them for {longest_s:g} s at a stretch."
     )

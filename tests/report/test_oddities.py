@@ -28,7 +28,7 @@ WELL = group({"t": [entry(p, 10) for p in range(4)]}, {"a": holder({"t": [0, 1]}
 
 CASES = [
     ("nobody reads", group({"t": [entry(0, 7)]}, {}),
-     "No members, and 7 messages wait: nobody reads, or who reads commits without members (Flink, Spark, assign())."),
+     "No members, and 7 messages wait: nobody reads, or the reader commits without joining (Flink, Spark, assign())."),
     ("more messages than 64 bits count", group({"t": [{"partition": p, "lag": 2**63 - 1} for p in range(2)]}, {}),
      "Nobody reads: the group has no members, and 18,446,744,073,709,551,614 messages wait."),
     ("a partition without an owner", group({"t": 4}, {"a": holder({"t": [0, 1]}), "b": holder({"t": [3]})}),

@@ -62,9 +62,7 @@ def test_members_without_verbose_count_partitions_and_name_none() -> None:
     """Such a group is not one without partitions, and nothing of it can be planned."""
     group = printed("members")["ads join é"]
     assert group.unnamed_partitions == 5
-    assert list(group.notes) == [
-        "The text does not name 5 of the partitions that members hold: --members --verbose does."
-    ]
+    assert list(group.notes) == ["The listing does not show 5 owned partitions: add the output of --members --verbose."]
     assert printed("offsets", "members")["ads join é"].unnamed_partitions == 0
 
 

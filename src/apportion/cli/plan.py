@@ -12,7 +12,7 @@ from apportion.report.text import printable
 DETAILS = (
     "FILE is group.json, or anything else that describe reads and that holds one group; - is standard input.\n"
     "With --batch one group a line is read and one plan a line written, in the same order; a bad line gives an error\n"
-    "object on its line, the rest goes on, and the exit code is 1."
+    "object on its line, the others are planned, and the exit code is 1."
 )
 EXAMPLES = (
     ("a table for people", "apportion plan group.json --assignor sticky"),

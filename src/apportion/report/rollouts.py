@@ -68,7 +68,7 @@ def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
     if shape:
         steps = f"{shape} of {count(len(stages), 'step')}"
         sentences.append(f"In {steps} the broker may give other partitions than shown; loads and "
-                         "the number of moves are its own where all members want the same.")  # fmt: skip
+                         "the number of moves are its own if all members subscribe to the same topics.")  # fmt: skip
     return sentences + task_roles.step_notes([(stage.step, stage.plan) for stage in stages])
 
 

@@ -261,7 +261,7 @@ MEASURES: list[Measure] = [
             sort="behind", schema=_SECONDS),
     Measure("trend", "group", _trend, "messages a second by which the lag grows; below zero it shrinks", "TREND",
             "Trend", sort="trend", schema={"type": "number"}),
-    Measure("catch_up_s", "group", _catch_up_s, "when everything will have been read, if it goes on like this",
+    Measure("catch_up_s", "group", _catch_up_s, "when everything will have been read, at the present pace",
             "CATCH-UP-S", "Caught up", sort="catch-up", schema={"type": ["number", "null"], "minimum": 0}),
     Measure("protocol", "group", lambda j: j.sighting.protocol,
             "classic, consumer (KIP-848), share, streams; simple: it only commits", "PROTOCOL", "Protocol", "kind",

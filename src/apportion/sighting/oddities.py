@@ -331,7 +331,7 @@ def _nobody(group: Group, kind: str | None, waiting: str) -> str:
     unread = f", and {waiting}" if waiting else ""
     committed = group.offsets is not None and bool((group.offsets.committed != UNKNOWN).any())
     if committed and kind is None:
-        return f"No members{unread}: nobody reads, or who reads commits without members (Flink, Spark, assign())."
+        return f"No members{unread}: nobody reads, or the reader commits without joining (Flink, Spark, assign())."
     return f"Nobody reads: the group has no members{unread}."
 
 

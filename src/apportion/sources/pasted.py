@@ -412,9 +412,9 @@ def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
     """What the text leaves open about a group's members."""
     unnamed = (group.told_members or 0) - len(group.members)
     if unnamed > 0:
-        yield f"The text does not name {unnamed} of the members: --members --verbose prints them."
+        yield f"The listing does not show {unnamed} of the members. Add the output of --members --verbose."
     if held_unnamed:
-        yield f"The text does not name {held_unnamed:,} of the partitions that members hold: --members --verbose does."
+        yield f"The listing does not show {held_unnamed:,} owned partitions: add the output of --members --verbose."
     cut_ids = [member_id for member_id, hosts in group.by_host.items() if len(hosts) > 1]
     if cut_ids and not group.ids_unknown:
         yield f"One consumer id on several hosts, {min(cut_ids)}: ids are cut, so members are told apart by host."

@@ -51,7 +51,7 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
             if first > wanted:
                 log.warning(
                     "%d records of %s, partition %d, were deleted before they were read (offsets %d to %d): "
-                    "the retention of the topic is shorter than the lag; reading goes on at offset %d",
+                    "the retention of the topic is shorter than the lag; reading continues at offset %d",
                     *(first - wanted, pair.topic, pair.partition, wanted, first - 1, first),
                 )
             else:

@@ -274,8 +274,8 @@ function dataOf(text) {
   };
   const single = () => { if (data.rows.length < 2) document.documentElement.dataset.single = ""; else delete document.documentElement.dataset.single; };
   const waits = () => {
-    $("group").textContent = !data.live ? "There are no consumer groups: nobody has joined one or committed yet, or whoever asked may not see them."
-      : !data.at ? "This page waits for the first answer of the cluster. It comes by itself; above stands why, if it takes long."
+    $("group").textContent = !data.live ? "There are no consumer groups: no consumer has joined one or committed yet, or this user may not see them."
+      : !data.at ? "This page waits for the first answer of the cluster. It comes by itself; if it takes long, the reason is above."
       : "The cluster answers, and has no consumer group yet. This page waits for one: it shows a group as soon as somebody joins or commits. If there are groups already, this server's user may not see them (ACL Describe).";
   };
   const onRound = (round) => {

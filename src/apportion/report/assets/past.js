@@ -88,7 +88,7 @@ function heatMap(group) {
   const shownLabels = labels.slice(0, 30);
   return figure({
     id: "owners", title: "Owners over the generations", wide: true, draw,
-    sentences: () => "Each row is a partition and each column a generation. Colour and letter tell the member, and a strong edge marks a move."
+    sentences: () => "Each row is a partition and each column a generation. Colour and letter show the member, and a strong edge marks a move."
       + (left_out ? ` ${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} not drawn.` : "")
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)} generations; the numbers below have all of them.` : ""),
     key: () => [...shownLabels.map((label, m) => [label, colour(m), letter(m)]), ["nobody", colour(NOBODY)],

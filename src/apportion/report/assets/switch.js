@@ -41,7 +41,7 @@ function switchShares(group) {
   }
   return figure({
     id: "switch-shares", title: "Who would have how much of each topic", draw,
-    sentences: () => "Each piece is a member, and beside each bar stands the greatest share that one member has. The broker's uniform assignor evens out what members hold in all, whatever the topic."
+    sentences: () => "Each piece is a member, and next to each bar is the greatest share of one member. The broker's uniform assignor evens out what members hold in all, whatever the topic."
       + (topics.length > shown.length ? ` Of ${number(topics.length)} topics the ${MOST_TOPICS} most lopsided are drawn.` : ""),
     key: () => group.members.slice(0, 12).map((label, m) => [label, colour(m), letter(m)]),
     head: () => ["Topic", "Partitions", ...SIDES.map(([side]) => `most on one member, ${side}`)],

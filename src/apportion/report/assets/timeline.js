@@ -5,7 +5,7 @@ const ZOOMS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 4096];
 const lasted = (ms) => ms === null || ms === undefined ? "?" : ms < 1000 ? `${number(Math.round(ms))} ms` : ms < 120000 ? `${Number((ms / 1000).toFixed(1))} s` : ms < 7200000 ? `${number(Math.round(ms / 60000))} min` : `${number(Math.round(ms / 3600000))} h`;
 // "3.0 s", "0.2 to 4.1 s", or the one bound that is known.
 function stoodFor([, least, most]) {
-  if (least === null && most === null) return "for a time that no record tells";
+  if (least === null && most === null) return "for an unknown time";
   if (most === null) return `at least ${lasted(least)}`;
   return least === null ? `at most ${lasted(most)}` : least === most ? lasted(least) : `${lasted(least)} to ${lasted(most)}`;
 }
@@ -81,15 +81,15 @@ function inTimeline(group) {
   }
   function draw(visibleWidth) {
     const [from, to] = range(), seen = rebalances.filter((r) => { const u = scale.at(r.at_ms); return u >= from && u <= to; });
-    const left = clamp(Math.max(...lanes.map((p) => places(rows[p])), places("stood still")) + 8, 60, visibleWidth * .26), right = 8;
+    const left = clamp(Math.max(...lanes.map((p) => places(rows[p])), places("was paused")) + 8, 60, visibleWidth * .26), right = 8;
     const width = Math.max(visibleWidth, Math.min(2400, left + Math.min(seen.length, MOST_AT_ONCE) * 64));
     const X = (t) => left + (scale.at(t) - from) / (to - from) * (width - left - right);
     X.left = left;
     const tall = lanes.length > 24 ? 9 : 15, strip = lag.length > 1 ? 46 : 0, top = 78, under = top + lanes.length * tall, bottom = under + strip;
-    const picture = canvas(width, bottom + 18, `Owner of each partition in time${planned ? ", as planned" : ""}; red is a partition that ${planned ? "will stand" : "stood"} still; the table below has causes and times`);
+    const picture = canvas(width, bottom + 18, `Owner of each partition in time${planned ? ", as planned" : ""}; red is a partition that ${planned ? "will be" : "was"} paused; the table below has causes and times`);
     axis(picture, [from, to], X, width - right, bottom);
     const most = Math.max(1, ...rebalances.map((r) => r.still?.[0] ?? 0));
-    picture.append(words(left - 8, 34, "cause", { "text-anchor": "end", class: "soft small" }), words(left - 8, 66, planned ? "stands still" : "stood still", { "text-anchor": "end", class: "soft small" }));
+    picture.append(words(left - 8, 34, "cause", { "text-anchor": "end", class: "soft small" }), words(left - 8, 66, planned ? "paused" : "was paused", { "text-anchor": "end", class: "soft small" }));
     const box = (since, until, y, height, fill, tooltip, opacity = 1) => {
       const x = Math.max(left, X(since)), x2 = Math.min(width - right, X(until));
       if (x2 < left || x > width - right || x2 <= x) return null;
@@ -109,7 +109,7 @@ function inTimeline(group) {
         const begin = rebalances[g].at_ms, over = next ? since === null ? next.at_ms : Math.max(begin, since) : until + span();
         // Before its first owner and after its last nobody wanted it, for all that records tell: that is no standstill.
         const still = m === NOBODY && owners[p].slice(0, g).some((o) => o !== NOBODY) && owners[p].slice(last + 1).some((o) => o !== NOBODY);
-        const who = still ? "nobody, it stands still" : m === NOBODY ? "nobody" : labels[m];
+        const who = still ? "no member, it is paused" : m === NOBODY ? "nobody" : labels[m];
         const drawn = box(begin, over, y, tall - 1, still ? "var(--bad)" : colour(m), `${rows[p]}, ${clock(begin)} to ${next ? clock(over) : "the end"}: ${who}`, still ? .75 : 1);
         if (drawn && m !== NOBODY && tall > 9 && drawn[1] - drawn[0] > places(letter(m)) + 6) picture.append(words(drawn[0] + 4, y + tall - 4, letter(m), { class: "tiny over", style: `fill:${inkOn(m)}` }));
         if (since !== null) box(since, next.at_ms, y, tall - 1, "var(--bad)", `${rows[p]}: ${sentenceOf(next)}`, .75);
@@ -169,19 +169,19 @@ function inTimeline(group) {
   const total = () => {
     const known = rebalances.filter((r) => r.still?.[0]), long = known.filter((r) => r.still[1] !== null), worst = [...long].sort((a, b) => b.still[1] - a.still[1])[0];
     if (planned) return "What the rollout would bring, from its beginning.";
-    if (!known.length) return "No partition is known to have stood still.";
+    if (!known.length) return "No partition is known to have been paused.";
     const all = sum(known.map((r) => r.still[0])), eager = rebalances.filter((r) => r.eager).length;
     const how = eager ? `${number(eager)} of ${count(rebalances.length, "rebalance")} stopped everything (eager). ` : `${count(rebalances.length, "rebalance")}; only what changed hands stopped. `;
-    return how + `Partitions stopped ${all === 1 ? "once" : number(all) + " times"}` + (worst ? `; the longest time that records prove is ${lasted(worst.still[1])}, at generation ${worst.generation}.` : "; no record tells for how long.");
+    return how + `Partitions stopped ${all === 1 ? "once" : number(all) + " times"}` + (worst ? `; the longest time that records prove is ${lasted(worst.still[1])}, at generation ${worst.generation}.` : "; no record shows for how long.");
   };
   const box = figure({
     id: "time", title: planned ? "The rollout in time" : "The group in time", wide: true, draw, tools,
-    sentences: () => total() + ` A lane is a partition and its colour the member that reads it; red is where nobody ${planned ? "reads" : "read"}.`
+    sentences: () => total() + ` A lane is a partition and its colour the member that reads it; red means that no member ${planned ? "reads" : "read"} it.`
       + (planned ? "" : " Pale red: the longest that it may have been.") + (commits.length ? " A thin line in a lane: from first commit to last." : "")
-      + (scale.cuts.length ? " Where // stands, a quiet stretch is shortened." : "")
+      + (scale.cuts.length ? " // marks a shortened quiet stretch." : "")
       + (rows.length + group.history.left_out > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length + group.history.left_out, "partition")} are drawn.` : "") + (planned ? "" : " Times are UTC."),
-    key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ...(labels.length > 20 ? [[`${number(labels.length - 20)} more`, "none"]] : []), [planned ? "stands still" : "stood still", "var(--bad)"], ["nobody", colour(NOBODY)]],
-    head: () => ["Generation", planned ? "After" : "At", "Cause", "Took", planned ? "Stands still" : "Stood still", planned ? "At least" : "Each at least", planned ? "At most" : "Median at most", "Commits until the next", ...(lag.length > 1 ? ["Lag then"] : [])],
+    key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ...(labels.length > 20 ? [[`${number(labels.length - 20)} more`, "none"]] : []), [planned ? "paused" : "was paused", "var(--bad)"], ["nobody", colour(NOBODY)]],
+    head: () => ["Generation", planned ? "After" : "At", "Cause", "Took", planned ? "Paused" : "Were paused", planned ? "At least" : "Each at least", planned ? "At most" : "Median at most", "Commits until the next", ...(lag.length > 1 ? ["Lag then"] : [])],
     rows: () => rebalances.map((r) => [r.generation, planned ? clock(r.at_ms) : r.at, r.cause, lasted(r.duration_ms), r.still?.[0] ?? null, lasted(r.still?.[1]), lasted(r.still?.[2]), r.commits ?? null, ...(lag.length > 1 ? [lag.findLast(([t]) => t <= r.at_ms)?.[1] ?? null] : [])]),
   });
   return box;
