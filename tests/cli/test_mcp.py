@@ -30,6 +30,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
     return {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
 
 
+@pytest.mark.slow
 def test_every_tool_says_what_its_command_says() -> None:
     calls: dict[str, tuple[dict[str, Any], list[str]]] = {
         "describe": ({}, ["describe", "-"]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -10,57 +9,10 @@ import pytest
 import apportion
 from apportion.acting.rule import Acting
 from apportion.clients.confluent.settings import member_settings, rack_of
-from apportion.clients.group.bridge import Bridge
-from apportion.clients.group.broker_takeover import TakeoverWatch, policy
+from apportion.clients.group.broker_takeover import policy
 from apportion.clients.group.error_sentences import sentence as error_sentence
 from apportion.clients.group.options import Options
 from apportion.errors import BadInput
-from apportion.wire import plan_text
-from apportion.wire.plan_text import NUMBERS_WHOLE, TOPICS_WHOLE, GovernedPlan, MemberKey
-
-CLASSIC = (
-    "group 'g' is of the new protocol now, since some member has group.protocol=consumer: the broker assigns by its "
-    "own assignor, {who} is no longer asked, and this member {does}. What to do: end the members with "
-    "group.protocol=consumer, and the group is classic again at once (group.consumer.migration.policy=disabled on the "
-    "broker keeps them out){more}."
-)
-STOPPED = CLASSIC.format(
-    who="'failover'", does="has given its partitions back and stopped",
-    more="; or set on_foreign='continue' to read what the broker gives",
-)  # fmt: skip
-
-
-def test_a_governors_plan_that_keeps_the_promise_lets_a_member_read_on(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "apportion.clients")
-
-    def group(promise: int, assignor: str = plan_text.ASSIGNOR) -> dict[str, Any]:
-        [text] = plan_text.texts(GovernedPlan(7, promise, (MemberKey("a"),), (0,), {}), "c")
-        return {"assignor_name": assignor, "members": [{"rack_id": "r1"}, {"rack_id": text}, {"rack_id": None}]}
-
-    for promise, strategies, kept in (
-        (TOPICS_WHOLE, ["failover"], True), (NUMBERS_WHOLE, ["failover"], False), (0, ["failover"], False),
-        (NUMBERS_WHOLE, ["sticky-stream-join"], True), (TOPICS_WHOLE, ["failover", "sticky-stream-join"], False),
-        (TOPICS_WHOLE | NUMBERS_WHOLE, ["failover", "sticky-stream-join"], True), (TOPICS_WHOLE, ["range"], False),
-    ):  # fmt: skip
-        watch = TakeoverWatch([Bridge(name, Options(on_foreign="stop")) for name in strategies])
-        watch.look(group(promise))
-        assert watch.plan_keeps is kept, (promise, strategies)
-        assert watch.joined("", "g", 1) is not kept
-    watch.look(group(0, "uniform"))
-    watch = TakeoverWatch([Bridge("failover", Options())])
-    watch.look(group(TOPICS_WHOLE))
-    assert not watch.joined("", "g", 1)
-    watch.look({"assignor_name": plan_text.ASSIGNOR, "members": [{"rack_id": None}]})
-    assert watch.plan_keeps, "the brokers remember it"
-    assert not watch.joined("", "g", 2)
-    text = "group 'g' is of the new protocol now, and a governor's plan keeps 'failover': it reads on"
-    assert (logging.INFO, text) in [(one.levelno, one.getMessage()) for one in caplog.records]
-    watch.look(group(TOPICS_WHOLE, "uniform"))
-    assert watch.joined("", "g", 3), "the class no longer assigns"
-    assert watch.stopped == STOPPED
-    watch.look(group(TOPICS_WHOLE))
-    assert not watch.joined("x", "g", 4)
-    assert not watch.plan_keeps, "a classic group carries no plan"
 
 
 def test_the_policy_is_the_users_else_the_strategys() -> None:

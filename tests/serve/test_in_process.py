@@ -74,42 +74,12 @@ def rest(one: socket.socket) -> bytes:
     return found
 
 
-def told_until(one: socket.socket, end: bytes) -> bytes:
-    """What comes up to these bytes."""
-    found = b""
-    while end not in found and (piece := one.recv(65536)):
-        found += piece
-    return found
-
-
 def until(holds: Callable[[], Any]) -> Any:
     end = time.monotonic() + PATIENCE_S
     while not (found := holds()):
         assert time.monotonic() < end, "it never held"
         time.sleep(0.005)
     return found
-
-
-def test_beyond_the_limit_the_oldest_idle_connection_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MOST_CONNECTIONS", 2)
-    with running(monkeypatch) as (port, uvicorn):
-        with connected(port) as watching:
-            watching.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            until(lambda: uvicorn._server.hub.viewers == 1)
-            with connected(port) as oldest:
-                until(lambda: len(uvicorn.server_state.connections) == 2)
-                with connected(port) as newest:
-                    assert rest(oldest) == b""
-                    newest.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                    assert b"alive" in told_until(newest, b"alive")
-                    assert len(uvicorn.server_state.connections) == 2
-                    assert uvicorn._server.hub.viewers == 1
-        with connected(port) as one, connected(port) as two:
-            for each in (one, two):
-                each.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            until(lambda: uvicorn._server.hub.viewers == 2)
-            with connected(port) as three:
-                assert rest(three) == b"", "where all are busy it is the newest"
 
 
 def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
