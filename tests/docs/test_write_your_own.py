@@ -157,8 +157,10 @@ def test_the_consumer_of_the_page_brings_its_warmth_to_a_real_group(broker: Brok
     new, _ = consume(broker, tmp_path, "new")
     try:
         wait_for(lambda: shares(lines()) == [1, 5], lines)
-        processes.end(new)
+        processes.end(new)  # by SIGTERM, at which the loop leaves: nobody waits for the end of its session, 45 s
+        began_s = time.monotonic()
         wait_for(lambda: shares(lines()) == [6], lines)
+        assert time.monotonic() - began_s < 40
     finally:
         processes.end(new)
         processes.end(old)
