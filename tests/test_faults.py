@@ -19,6 +19,6 @@ def test_a_known_fault_can_be_put_back(fault: dict[str, Any]) -> None:
     source = (ROOT / "src" / fault["file"]).read_text(encoding="utf-8")
     assert source.count(fault["old"]) == 1, f"tests/faults.toml: {fault['old']!r} in {fault['file']}"
     ast.parse(source.replace(fault["old"], fault["new"]))
-    for name in fault["tests"]:
+    for name in fault.get("tests", ()):
         file, _, function = name.partition("::")
         assert f"def {function}(" in (ROOT / file).read_text(encoding="utf-8") if function else (ROOT / file).exists()
