@@ -388,7 +388,7 @@ def test_an_application_goes_to_exactly_once_and_back_on_its_folder_and_changelo
         words.until("all is counted", words.whole)
         assert a.restored == 0
         words.stop("a")
-    assert "begins anew" not in caplog.text
+    assert "starts again from the beginning" not in caplog.text
     assert "somebody else" not in caplog.text
     assert words.sent() == words.expected()
 

@@ -132,7 +132,7 @@ def test_a_changelog_that_lost_its_end_gets_a_new_goal(
             assert stored(copies) == {}
         changelog.write(("new", "1"))
         step(copies, lambda: stored(copies) == {"new": "1"})
-    assert "the state of task 0_0 begins anew: " in caplog.text
+    assert "the state of task 0_0 starts again from the beginning: " in caplog.text
     assert not waits or "lost its end at the broker: it ended at 6000, and ends at 0 now" in caplog.text
 
 

@@ -67,9 +67,11 @@ def test_sub_topologies_in_another_order_on_one_folder_have_the_state_of_their_o
             }
 
     assert life(Topology.of(*parts), 5) == {"appl": {b"appl": b"5"}, "bird": {b"bird": b"5"}}
-    assert "begins anew" not in caplog.text
+    assert "starts again from the beginning" not in caplog.text
     assert life(Topology.of(*reversed(parts)), 1) == {"appl": {b"appl": b"6"}, "bird": {b"bird": b"6"}}
-    assert "the state of task 0_0 begins anew: it is of the changelog 'apple-changelog" in caplog.text
+    assert (
+        "the state of task 0_0 starts again from the beginning: it is of the changelog 'apple-changelog" in caplog.text
+    )
     assert f"the state folder {tmp_path} was last used for" in caplog.text
 
 
@@ -115,7 +117,10 @@ def test_a_store_that_cannot_be_built_upon_begins_anew_and_says_why(
     again = one.start("a")
     one.until("a runs again", lambda: len(again.active) == 1)
     assert again.restored == restored
-    assert f"the state of task 0_0 begins anew: {'it' if why != 'made anew' else 'the changelog'}" in caplog.text
+    assert (
+        f"the state of task 0_0 starts again from the beginning: {'it' if why != 'made anew' else 'the changelog'}"
+        in caplog.text
+    )
     assert expected in caplog.text
     assert all(key.startswith("new-") for key in one.stored()) == (why == "made anew")
 
