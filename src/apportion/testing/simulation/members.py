@@ -84,7 +84,7 @@ class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def reading(
-    make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks, record_s: float = 0.0
+    make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks, **habits: Any
 ) -> Program:
     """A member that polls, works and commits.
 
@@ -93,9 +93,10 @@ def reading(
     make_listener
         A listener, or what makes one of a consumer. With a method ``process(records)`` it works on what ``poll`` gave
         and commits by itself; else the loop commits after each poll.
-    record_s
-        How long each record takes.
+    habits
+        ``record_s``, how long each record takes; ``pauses``, whether it pauses half of its partitions at each poll.
     """
+    record_s, pauses = habits.get("record_s", 0.0), habits.get("pauses", False)
 
     def program(process: Process) -> None:
         connection = {"bootstrap_servers": process.stage.cluster.bootstrap.split(","), "client_id": process.member}
@@ -108,6 +109,10 @@ def reading(
         try:
             while not process.leaving and not (process.hands_over and leave(consumer)):
                 with _noting(process):
+                    if pauses:
+                        consumer.resume(*consumer.paused())
+                        assigned, chance = sorted(consumer.assignment()), process.stage.world.random
+                        consumer.pause(*(pair for pair in assigned if chance.random() < 0.5))
                     records = consumer.poll(timeout_ms=POLL_MS)
                     for pair, batch in sorted(records.items()):
                         checks.given(process, tuple(pair), [record.offset for record in batch])

@@ -167,7 +167,9 @@ def run(plan: Plan) -> Run:
         def program(checks: Checks) -> Program:
             if counts:
                 return counting(Path(folder), "records", "counts", "changelog", checks)
+            pauses = plan.seed % 8 == 5
             settings = {name: value for name, value in plan.settings.items() if name != "static"}
+            settings |= {"max_poll_records": 3} if pauses else {}
 
             def make(client_id: str, bootstrap_servers: list[str]) -> Any:
                 static = {"group_instance_id": client_id} if plan.settings.get("static") else {}
@@ -175,7 +177,7 @@ def run(plan: Plan) -> Run:
                 make_one = consumer_of(plan.strategy, acting, **settings, **static)
                 return make_one(client_id=client_id, bootstrap_servers=bootstrap_servers)
 
-            return reading(make, None, ["records"], checks, 0.1 if lags else 0.0)
+            return reading(make, None, ["records"], checks, record_s=0.1 if lags else 0.0, pauses=pauses)
 
         counted, kept = ("counts", "changelog") if counts else (None, None)
         facts = {"version": plan.version, "handover": plan.handover, "exact": plan.settings.get("exact", True)}
