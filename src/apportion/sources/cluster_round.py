@@ -94,7 +94,7 @@ class DescribedGroup:
     facts: Mapping[str, Any]
     committed: Committed
 
-    @property
+    @cached_property
     def topics(self) -> set[str]:
         """Those that it wants, and those that it committed."""
         return {*self.facts["wanted"], *(topic for topic, _ in self.committed)}
