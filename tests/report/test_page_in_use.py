@@ -342,9 +342,8 @@ def test_two_thousand_different_groups_are_light_and_drawn_found_and_sorted(tmp_
 
 
 def test_a_group_without_members_says_so_instead_of_drawing_nothing(browser: Browser, tmp_path: Path) -> None:
-    group = read_group({"group": "gone", "topics": {"t": 2}, "members": {"m": {"topics": []}}})
-    data = group_data(Judged(Sighting(group)), [])
-    browser.open(written(tmp_path, [with_row({**data, "members": [], "owner": [-1, -1]}, members=0)]), 390)
+    group = read_group({"group": "gone", "topics": {"t": 2}, "members": {}}, empty=True)
+    browser.open(written(tmp_path, [group_data(Judged(Sighting(group)), [])]), 390)
     assert "No members and no history" in browser.js("document.getElementById('group').textContent")
     assert browser.js("document.querySelectorAll('figure').length") == 0
     assert browser.complaints() == []
