@@ -88,3 +88,11 @@ def test_the_structure_of_columns_is_that_of_entries() -> None:
             assert told is not None
             ways.append((told.key, told.lag.tolist(), told.places.topics, told.places.number.tolist()))
         assert ways[0] == ways[1]
+
+
+def test_of_a_partition_that_nothing_told_nothing_is_known() -> None:
+    """Not that it was read to offset 0: its lag would be all that is in its log."""
+    numbered = columns_of([{"partition": 0, "begin": 0, "end": 1, "committed": 1}]).numbered(2, offsets=True)
+    assert isinstance(numbered, TopicColumns)
+    told = [column.tolist() for column in (numbered.begin, numbered.end, numbered.committed)]
+    assert told == [[0, -1], [1, -1], [1, -1]]
