@@ -81,6 +81,7 @@ thorough: setup ## the bounded tests at their full sizes, for hours; what came o
 	@$(PY) -m tools.thorough
 
 golden: $(STAMP) ## write the outputs that tests hold as files anew; git diff shows what changed
+	@$(PY) -m tools.describe_schema
 	@$(PY) -m tests.cli.test_transcripts
 	@$(PY) -m tests.serve.test_golden
 

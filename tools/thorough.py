@@ -59,6 +59,7 @@ SIZES = {
     "every strategy in every client under a broker that assigns by the new protocol": (
         "tests/clients/test_broker_takeover.py",
     ),
+    "each case that make test leaves out, since another case keeps its promise": ("tests", "-m", "thorough"),
 }
 """What is tried -> the tests that try it, as pytest is told."""
 
