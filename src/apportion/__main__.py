@@ -1,4 +1,4 @@
-"""``python -m apportion``: the command line where the script is not on the path."""
+"""``python -m apportion``: the command line for when the script is not on the path."""
 
 import sys
 

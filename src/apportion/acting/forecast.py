@@ -1,4 +1,4 @@
-"""What a new plan would change: work ahead of each member, over its speed, now and under the plan.
+"""The changes that a new plan would bring: work ahead of each member, over its speed, now and under the plan.
 
 A partition's work is its lag and what comes in within ``horizon_s``. A member's time to catch up is the work of its
 partitions over its speed: if it is more than the horizon, the member gets more than it works off in that time. A member
@@ -24,7 +24,7 @@ WORK_MAX = float(2**53)
 
 @dataclass(frozen=True, eq=False)
 class Load:
-    """What members have ahead of them.
+    """The work that members have ahead of them.
 
     work
         (P,) messages: lag, and what comes in within the horizon.
@@ -42,12 +42,12 @@ class Load:
     in_seconds: bool
 
     def times(self, owner: Ints) -> Floats:
-        """(M,) seconds until each member has done its work; of partitions without an owner nobody's."""
+        """(M,) seconds until each member has done its work; partitions without an owner count for no member."""
         owned = owner != NOBODY
         return np.bincount(owner[owned], weights=self.work[owned], minlength=len(self.pace)) / self.pace
 
     def least(self, wanted: Floats | None = None) -> float:
-        """What the heaviest member needs under any plan: all at work to the end, or the heaviest partition alone."""
+        """The heaviest member's need under any plan: all at work to the end, or the heaviest partition alone."""
         work = self.work if wanted is None else wanted
         if not len(work) or not len(self.pace):
             return 0.0
@@ -55,7 +55,7 @@ class Load:
 
 
 def forecast(group: Group, owner: Ints, strategy: Assignor, load: Load, acting: Acting) -> tuple[Outlook, Ints]:
-    """The outlook, and (P,) who would own what; the owner of now where no plan is worth a try.
+    """The outlook, and (P,) the future owners; the present owner if no plan is worth a try.
 
     group
         Its members and partitions; what it says of the past does not count.
@@ -125,5 +125,5 @@ def _moved(held: Floats, load: Load, p: int, giver: int, taker: int) -> Floats:
 
 
 def labels(members: Sequence[str], instance_ids: Sequence[str | None]) -> tuple[str, ...]:
-    """(M,) what a member is called over a restart: its instance id, else its member id."""
+    """(M,) the name that a member keeps over a restart: its instance id, else its member id."""
     return tuple(i or m for i, m in zip(instance_ids, members, strict=True))

@@ -29,7 +29,7 @@ STRETCHES_A_HOLD: Final = 2
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A decision, with what it looked at.
+    """A decision, with the figures that it rests on.
 
     outlook
         None where the group rests or something is not known.
@@ -45,7 +45,7 @@ class Planned:
 
 @dataclass(frozen=True, eq=False)
 class KnownLoad:
-    """What is known of a group's load at a moment.
+    """A group's load at a moment, as far as it is known.
 
     group
         Whose partitions, and in which order.
@@ -70,7 +70,7 @@ class KnownLoad:
     horizon_s: float
 
     def load(self, group: Group, lag: Longs, known: Bools) -> Load | None:
-        """What the members of a group have ahead; None where it is not known, or its partitions are other ones.
+        """The work ahead of the members of a group; None if it is not known, or the group's partitions are other ones.
 
         lag, known
             (P,) messages left to read, and whether that is known.
@@ -113,7 +113,7 @@ class Loop:
         self._since_s: float | None = None
 
     def generation(self, at_s: float, group: Group, owner: Ints) -> None:
-        """A rebalance ended: this group, and (P,) who owns what since; -1 nobody."""
+        """A rebalance ended: this group, and (P,) the owners since; -1 for none."""
         before = self.group
         if before is None or not before.same_partitions(group):
             self.history.restart()
@@ -154,7 +154,7 @@ class Loop:
         return Planned(decision, outlook, target if decision.act else None, load)
 
     def stuck(self) -> tuple[str, ...]:
-        """A sentence for the partitions that nobody gets on with, and one for each member that stands still."""
+        """A sentence for the partitions that no member gets on with, and one for each member that makes no progress."""
         group, stuck = self.group, np.flatnonzero(self.history.stuck())
         if group is None:
             return ()
@@ -176,11 +176,11 @@ class Loop:
         return self.history.is_behind(labels(group.members, group.instance_ids)[heaviest])
 
     def holding(self, group: Group) -> Group:
-        """The group with who owns what since the last generation as its past."""
+        """The group with the owners since the last generation as its past."""
         return group.holding(self._owner)
 
     def seen(self) -> KnownLoad | None:
-        """What is known by now of the group's load; None before the first generation or sample."""
+        """The group's load as known by now; None before the first generation or sample."""
         group = self.group
         if group is None or not len(self.history):
             return None

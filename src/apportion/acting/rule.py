@@ -67,7 +67,7 @@ class Acting:
 
     @classmethod
     def of_text(cls, text: str, defaults: Acting | None = None) -> Acting:
-        """From ``gain=0.2,hold=10,rest=60,horizon=60,moves=4``; what is left out is as in ``defaults``.
+        """From ``gain=0.2,hold=10,rest=60,horizon=60,moves=4``; missing settings are as in ``defaults``.
 
         Raises
             BadInput, UnknownName for a text that says nothing else.
@@ -111,7 +111,7 @@ def _number(where: str, text: str) -> float:
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a new plan would change, by the heaviest member's time to catch up.
+    """The change that a new plan would bring, by the heaviest member's time to catch up.
 
     before, after
         That time now, and under the plan; in seconds where a speed is known, else in messages per capacity.
@@ -139,7 +139,7 @@ class Outlook:
 
 
 def saved(before: float, after: float) -> float:
-    """Share of ``before`` that ``after`` saves; 0 where there is nothing to save.
+    """Share of ``before`` that ``after`` saves; 0 if there is nothing to save.
 
     >>> saved(200.0, 50.0)
     0.75

@@ -1,4 +1,4 @@
-"""How much comes in, how fast members read, and which partitions nobody can read, from samples of a group's offsets.
+"""How much comes in, how fast members read, and which partitions no member can read, from samples of offsets.
 
 What a speed is says ``history.member_speeds``. Here samples come one by one, owners change between them, and a member
 that holds nothing now is unknown.
@@ -93,7 +93,7 @@ class OffsetHistory:
             self._stretches[name].add(SpeedSample(sample.at_s, sample.committed[mine], sample.end[mine]))
 
     def _keep(self, sample: Sample) -> None:
-        """Add a sample; of those that stand nearer than the window needs the newer ones go."""
+        """Add a sample; if samples are nearer to each other than the window needs, the newer ones go."""
         samples, apart_s = self._samples, self.window_s / (SAMPLES_MAX // 2)
         if len(samples) > 1 and samples[-1].at_s - samples[-2].at_s < apart_s:
             samples.pop()
@@ -107,7 +107,7 @@ class OffsetHistory:
         return np.maximum(rates(ends, at[-1] - self.window_s * 1000), 0.0)
 
     def stuck(self) -> Bools:
-        """(P,) partitions that stand still with something to read, though their owner has time: no plan reads them.
+        """(P,) partitions that do not advance, with messages to read, though their owner has time: no plan reads them.
 
         An owner that is busy elsewhere, or stands still itself, may just not have come to them.
         """
@@ -127,23 +127,23 @@ class OffsetHistory:
         return [name for name, stretches in self._stretches.items() if stretches.stands_still]
 
     def uncommitted_s(self) -> Floats:
-        """(P,) the longest time that the owner's newest commits were apart: what came in since may be read already."""
+        """(P,) the longest time between the owner's newest commits: newer messages may be read already."""
         answer = np.zeros(len(self._owner))
         for name, mine in zip(self._members, self._partitions, strict=True):
             answer[mine] = self._stretches[name].longest_silence_s
         return answer
 
     def is_behind(self, member: str) -> bool:
-        """Whether a member was busy on its newest stretch, or stands still."""
+        """Whether a member was busy on its newest stretch, or made no progress."""
         stretches = self._stretches[member]
         return stretches.stands_still or stretches.is_behind
 
     def speed(self, member: str) -> Speed:
-        """Its speed with its spread; nothing where too little tells, and of a member that holds nothing."""
+        """Its speed with its spread; nothing if the samples are too few, or the member holds nothing."""
         return self._stretches[member].speed() if self._holds(member) else NOTHING
 
     def at_least(self, member: str) -> float:
-        """Messages a second that it was seen to read while it kept up; 0 where it never did."""
+        """Messages a second that it was seen to read while it kept up; 0 if it never did."""
         return self._stretches[member].at_least() if self._holds(member) else 0.0
 
     def _holds(self, member: str) -> bool:

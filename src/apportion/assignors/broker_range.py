@@ -1,4 +1,4 @@
-"""Broker range: what Kafka's group coordinator gives a group of the new protocol with ``range``."""
+"""Broker range: the plan of Kafka's group coordinator for a group of the new protocol with ``range``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BrokerRange:
 
 @dataclass(frozen=True)
 class _SurePrediction:
-    """Why nothing that the group does not tell could change the plan."""
+    """Why nothing that the group leaves open could change the plan."""
 
     def explain(self, group: Group) -> list[str]:
         """A sentence for each goal, and one on the prediction."""

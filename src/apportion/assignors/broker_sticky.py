@@ -1,4 +1,4 @@
-"""Broker sticky: what Kafka's group coordinator gives the members of a streams group (KIP-1071)."""
+"""Broker sticky: the plan of Kafka's group coordinator for the members of a streams group (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BrokerSticky:
     leaves: ClassVar[bool] = True  # what some members alone want
 
     def __post_init__(self) -> None:
-        """Refuse what no broker takes."""
+        """Refuse a group that no broker takes."""
         wanted = self.num_standby_replicas
         if wanted is not None and not 0 <= wanted <= MOST_STANDBYS:
             raise BadInput("num_standby_replicas", str(wanted), f"a number from 0 to {MOST_STANDBYS}")
@@ -73,7 +73,7 @@ class BrokerSticky:
 
 
 def _previous(group: Group) -> list[MemberTasks]:
-    """(M,) what each member had; of a topic's partitions the n-th is its task n."""
+    """(M,) each member's past tasks; of a topic's partitions the n-th is its task n."""
     had = [MemberTasks() for _ in group.members]
     first = group.start[group.topic_of]
     for p in np.flatnonzero(group.owner != NOBODY).tolist():

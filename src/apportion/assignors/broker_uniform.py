@@ -1,4 +1,4 @@
-"""Broker uniform: what Kafka's group coordinator gives a group of the new protocol by default."""
+"""Broker uniform: the plan of Kafka's group coordinator for a group of the new protocol by default."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class _Tables:
 
     @cached_property
     def unknown(self) -> str:
-        """Why the plan is known in its shape alone, in words; "" where all is known."""
+        """Why only the plan's shape is known, in words; "" if all is known."""
         group = self.group
         existing = np.flatnonzero(group.wanted_topic & group.described).tolist()
         nameless = [group.topics[t] for t in existing if self.words[t] is None]
@@ -158,7 +158,7 @@ class _Tables:
 
     @cached_property
     def _all_words(self) -> list[tuple[int, int]]:
-        """Each topic's id; where it is not known a stand-in that keeps the order of names."""
+        """Each topic's id; if it is not known, a stand-in that keeps the order of names."""
         return [(0, t) if words is None else words for t, words in enumerate(self.words)]
 
     @cached_property
@@ -219,7 +219,7 @@ class _Tables:
 
     @cached_property
     def vanished(self) -> Mapping[int, int]:
-        """Member to how many topics it held that nobody describes: they are entries of its map all the same."""
+        """Member to its number of past topics without a description: they are entries of its map all the same."""
         described = {topic for topic, exists in zip(self.group.topics, self.group.described, strict=True) if exists}
         gone: dict[int, set[str]] = {}
         for member, topic, _ in self.group.claims.nonexistent:
@@ -261,14 +261,14 @@ class _Held:
 
 
 def _words(group: Group, topic: int) -> tuple[int, int] | None:
-    """The topic's id as two words; None where it is not known."""
+    """The topic's id as two words; None if it is not known."""
     text = group.topic_ids.get(group.topics[topic])
     return None if text is None else uuid_words(text)
 
 
 @dataclass(frozen=True)
 class _Prediction:
-    """What is known of the plan, and how well."""
+    """How much of the plan is known, and how well."""
 
     equal: bool
     prediction: str

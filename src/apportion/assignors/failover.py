@@ -1,4 +1,4 @@
-"""Failover: one member reads a topic, the others stand by."""
+"""Failover: one member reads a topic, the others wait as its standbys."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from apportion.wording import count
 
 
 class Priority(UserDataCodec):
-    """A member's priority, and what it owned, for those who do not preempt; what it holds is in Kafka's own fields."""
+    """A member's priority, and its past topics if it does not preempt; its present ones are in Kafka's own fields."""
 
     carries: ClassVar[frozenset[str]] = frozenset({"priority"})
 
     def user_data(self, holding: Holding) -> bytes | None:
-        """int16 version, int8 1 and int64 priority (or int8 0), what it would like back, int32 generation or -1."""
+        """int16 version, int8 1 and int64 priority (or int8 0), the topics it wants back, int32 generation or -1."""
         priority = holding.facts.get("priority")
         writer = Writer().int16(OWN_VERSION).int8(priority is not None)
         if priority is not None:
@@ -41,7 +41,7 @@ class Priority(UserDataCodec):
         return writer.int32(-1 if holding.generation is None else holding.generation).done()
 
     def read(self, subscription: Subscription) -> Claim:
-        """What it holds counts; what it says in user data where it holds nothing."""
+        """The partitions it holds count; its user data count if it holds nothing."""
         memory = read_layout(subscription.user_data, partial(Claim, {}), _claim, "failover")
         if not subscription.owned:
             return memory
@@ -129,7 +129,7 @@ class Failover(Cooperation):
 
 
 def _hosts(group: Group) -> Ints:
-    """(M,) a number for each member's host; one of its own for whoever tells none."""
+    """(M,) a number for each member's host; one of its own for each member that names none."""
     numbers_sent = group.facts["host"].tolist()
     names = group.hosts or (None,) * group.M
     keys = [
@@ -205,7 +205,7 @@ def _evenly(eligible: Bools, cost: Ints) -> tuple[Ints, bool]:
 
 @dataclass(frozen=True)
 class CooperativeFailover(Failover):
-    """Each topic goes whole to its subscriber of highest priority, who waits one round for what another still reads.
+    """Each topic goes whole to its subscriber of highest priority, who waits one round for topics still read elsewhere.
 
     Goals: incumbent (``preempt=False`` only) > priority > balance > moves. Source: as for ``failover``; KIP-429.
     """
@@ -221,7 +221,7 @@ MOST_EXPLAINED: Final = 20
 
 @dataclass(frozen=True, eq=False)
 class _Winners:
-    """Why each topic goes where it goes: (T,) winners, and the topics that stay with a living owner.
+    """Why each topic has its owner: (T,) winners, and the topics that stay with a living owner.
 
     host_of
         (M,) where the consumers of the winner's host share the topic; else None.
@@ -249,7 +249,7 @@ class _Winners:
         return f"{name}: {group.members[winner]!r} has the highest priority of {subscribers}, {priority}."
 
     def _on_host(self, group: Group, topic: int, on_host: Bools) -> str:
-        """The sentence where a host has the topic; its members (M,)."""
+        """The sentence for a topic that is on the host; its members (M,)."""
         winner = int(self.winner[topic])
         sharing = count(int(on_host[group.subscribers(topic)].sum()), "consumer")
         name, priority = group.topics[topic], int(group.priority[on_host].max())
@@ -262,7 +262,7 @@ class _Winners:
 
 
 def _first_subscriber(group: Group, rank: Ints) -> Ints:
-    """(T,) the best rank among the subscribers of each topic; M where nobody subscribes."""
+    """(T,) the best rank among the subscribers of each topic; M if it has none."""
     of_subscription = np.full(len(group.subscriptions), group.M, dtype=np.int64)
     np.minimum.at(of_subscription, group.subscription_of, rank)
     first = np.full(group.T, group.M, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Lag-aware: nobody holds many more partitions than another, nor has much more left to read."""
+"""Lag-aware: no member holds many more partitions than another, nor has much more left to read."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class LagAware(Cooperation):
         return self._answer(group, work, heaviest, proof, replace(result, owner=owner))
 
     def completed(self, group: Group, work: _Work) -> Ints | None:
-        """(P,) everybody keeps what they have, the rest is dealt; a fresh plan where nobody has anything; else None."""
+        """(P,) all keep theirs, and the rest is dealt; a fresh plan if there are no owners; else None."""
         if not (group.owner != NOBODY).any():
             return self.planned(group).owner
         part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
@@ -143,7 +143,7 @@ class LagAware(Cooperation):
         return None if owner is None else part.owners(group, owner)
 
     def judged(self, group: Group, work: _Work, owner: Ints) -> Answer:
-        """A plan of fair counts that another way made, with what can be said of it."""
+        """A plan of fair counts that another way made, with all that can be said about it."""
         part = _sharing(group, work, np.flatnonzero(group.wanted), self.max_skew)
         assert part is not None  # noqa: S101 - asked for plans of something alone
         sharing, places = part.sharing, part.places(owner)
@@ -165,7 +165,7 @@ class LagAware(Cooperation):
         return self._answer(group, work, heaviest, proof, Shared(owner, bound, all_kept))
 
     def _answer(self, group: Group, work: _Work, heaviest: int, proof: dict[str, str], shared: Shared) -> Answer:
-        """The owners with the measures and the argument; of lags that nobody knows nothing is claimed."""
+        """The owners with the measures and the argument; nothing is claimed about lags that are unknown."""
         if not (work.known & group.wanted).any():
             proof = {**proof, self.by: "heuristic"}
         measures = work.measures(group, heaviest, shared.bound)
@@ -202,7 +202,7 @@ class LagAware(Cooperation):
         return subscribers[slot]
 
     def _by_capacity(self, group: Group, work: _Work, everything: _Part) -> Answer:
-        """Deal where members can take more and less: counts follow capacities, lag / capacity is evened out."""
+        """Deal to members of different capacity: counts follow capacities, lag / capacity is evened out."""
         unit = units(group.capacity)
         owner = np.full(group.P, NOBODY, dtype=np.int64)
         sharing = everything.sharing
@@ -229,7 +229,7 @@ class LagAware(Cooperation):
 
 @dataclass(frozen=True)
 class CooperativeLagAware(LagAware):
-    """Counts are balanced first, then lag, and what changes hands rests for one round while all else is read on.
+    """Counts are balanced first, then lag; partitions that change hands rest for one round while all else is read.
 
     tolerance
         A tenth, so that small differences move nothing. All else as for ``lag-aware`` with ``cooperative``.
@@ -247,7 +247,7 @@ class CooperativeLagAware(LagAware):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What is evened out: lag in messages, or weights in whole parts of their unit.
+    """The weights that are evened out: lag in messages, or weights in whole parts of their unit.
 
     amount
         (P,) whole numbers, Python's own where 64 bits are too few; what is not known counts 0.
@@ -268,7 +268,7 @@ class _Work:
         return amount / self.parts if rest else whole
 
     def measures(self, group: Group, heaviest: int, bound: int) -> dict[str, Any]:
-        """The bound, and for weights what lag has without us, where the plan shows any at all."""
+        """The bound, and for weights the unit that lag has without us, if the plan shows any at all."""
         if not (self.known & group.wanted).any():
             return {}
         if self.by == "lag":
@@ -282,7 +282,7 @@ class _Work:
 
 
 def _least(sharing: Sharing) -> int:
-    """Messages that the heaviest member has under any plan, whatever members can take."""
+    """Messages that the heaviest member has under any plan, no matter how much members can take."""
     return max(int(sharing.lag.max(initial=0)), -(-int(sharing.lag.sum()) // sharing.members))
 
 
@@ -301,7 +301,7 @@ def _work(group: Group, by: str) -> _Work:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """Some partitions of a group and the members that want any of them, numbered anew for the solvers."""
+    """Some partitions of a group and the members that want any of them, renumbered for the solvers."""
 
     sharing: Sharing
     members: Ints
@@ -320,7 +320,7 @@ class _Part:
 
 
 def _sharing(group: Group, work: _Work, partitions: Ints, max_skew: int) -> _Part | None:
-    """The partitions with their wishes, in numbers of their own; None where there is nothing to share."""
+    """The partitions with their wishes, in numbers of their own; None if there is nothing to share."""
     if not len(partitions):
         return None
     kind_of_topic, may = _kinds(group, distinct(group.topic_of[partitions]))
@@ -363,7 +363,7 @@ class _LagBound:
     work: _Work
 
     def uneven(self, group: Group) -> str:
-        """What the heaviest member would have if counts were free, with the setting; "" where that is not less."""
+        """The heaviest member's load if counts were free, with the setting; "" if that is not less."""
         everything = _sharing(group, self.work, np.flatnonzero(group.wanted), group.P)
         if everything is None or not (everything.sharing.equal and group.equal_capacities):
             return ""

@@ -65,7 +65,7 @@ def _runs(group: Group, topic: int, owner: Ints) -> None:
 
 
 def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, TopicDeal]:
-    """The topics that were dealt by racks as far as racks go; empty where no topic needs them.
+    """The topics that were dealt by racks as far as racks go; empty if no topic needs them.
 
     As soon as one topic needs racks, topics with the same subscribers and as many partitions are dealt in step, so
     that they stay co-partitioned; a topic alone is dealt by racks only if it needs them (KIP-881).
@@ -86,7 +86,7 @@ def _cuts_with_racks(group: Group, owner: Ints) -> dict[int, TopicDeal]:
 
 
 def _cut(group: Group, topic: int, owner: Ints) -> TopicDeal | None:
-    """A topic that is to be dealt by racks; None where no subscriber has one, or there is nothing to deal."""
+    """A topic that is to be dealt by racks; None if no subscriber has one, or there is nothing to deal."""
     racks, span = group.racks, group.partitions(topic)
     members = group.subscribers(topic)
     if racks is None or span.start == span.stop or (racks.of_member[members] == UNKNOWN).all():

@@ -51,7 +51,7 @@ class StreamJoin(UserDataCodec):
         return replace(claim, held=bool(subscription.owned))
 
     def assignment_data(self, plan: Plan) -> bytes | None:
-        """int16 version, int32 epoch; what one int32 holds at most stands for every later epoch.
+        """int16 version, int32 epoch; the greatest int32 means every later epoch too.
 
         A member's word alone could carry it there, and no member may make the group's rebalances fail.
         """
@@ -184,7 +184,7 @@ def _members_with(group: Group, joined: Bools) -> Bools:
 
 
 def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Ints:
-    """(N,) the member whose claim on the number stands; -1 nobody.
+    """(N,) the member whose claim on the number is valid; -1 for none.
 
     A claim on the number in any joined topic is a claim on the number: one memory, written at one rebalance.
     """
@@ -199,7 +199,7 @@ def _past_owner(group: Group, joined: Bools, numbers: Ints, joins: Bools) -> Int
 
 
 def _share(past: Ints, joins: Bools) -> Ints:
-    """(N,) the owner of each number: fair, with as many as possible where they were."""
+    """(N,) the owner of each number: fair, with as many as possible at their past owners."""
     members = np.flatnonzero(joins)
     position = np.full(len(joins) + 1, NOBODY, dtype=np.int64)
     position[members] = np.arange(len(members))

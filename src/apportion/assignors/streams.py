@@ -69,7 +69,7 @@ class Streams(TaskSettings):
     leaves: ClassVar[bool] = True  # a task of which nobody wants all topics
 
     def assign(self, group: Group) -> Answer:
-        """Return the owners of partitions by whole tasks, and the task plan beside them."""
+        """Return the owners of partitions by whole tasks, and the task plan with them."""
         self._check(group)
         topology = self.topology(group)
         partitions = _partitions(group)
@@ -132,7 +132,7 @@ class Streams(TaskSettings):
             raise BadInput("rack.aware.assignment.strategy", reason, "racks of members and of partitions, or none")
 
     def summary(self, group: Group) -> Answer:
-        """The owners and the proof that ``assign`` gives, without the task plan beside them: tasks stay on arrays."""
+        """The owners and the proof that ``assign`` gives, without the task plan: tasks stay on arrays."""
         plain = self.rack_aware_assignment_strategy == "none" and group.state is None
         if self.process != "member" or self.num_standby_replicas or not plain:
             return self.assign(group)
@@ -168,7 +168,7 @@ class Streams(TaskSettings):
         self, group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
         wants: Mapping[str, frozenset[int]] | None,
     ) -> tuple[Ints, dict[str, str]]:  # fmt: skip
-        """(tasks,) the place among the members of who runs each, and what is shown of it."""
+        """(tasks,) each task's member, by its index, and the proof of it."""
         if wants is None and not self.subtopologies and not self.stateless:
             # A partition is a task, and warm with its owner alone: it stays there, or goes anywhere at one price.
             home, process_of = np.full(sum(counts), NOBODY, dtype=np.int64), np.full(group.M, NOBODY, dtype=np.int64)
@@ -298,12 +298,12 @@ class _LaterReasons:
 
 
 def _fields(plan: TaskPlan) -> dict[str, Any]:
-    """What plan.json tells of tasks."""
+    """The facts in plan.json about tasks."""
     return {key: value for key, value in plan.to_dict().items() if key not in ("proof", "measures")}
 
 
 def _gathered(group: Group, members: list[int], *, by_host: bool) -> dict[str, list[int]]:
-    """Process to its members: those of a host, and each alone that has none or where hosts play no part."""
+    """Process to its members: those of a host, and each alone that has none or if hosts play no part."""
     hosts = {m: group.hosts[m] for m in members if by_host and group.hosts and group.hosts[m]}
     gathered: dict[str, list[int]] = {}
     for m in members:
@@ -324,7 +324,7 @@ def _held(group: Group, tasks: Sequence[Task], plan: TaskPlan) -> tuple[Ints, In
 
 
 def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints, Ints]:
-    """(C,) tasks, places among the members and messages lacking of the copies that members tell of, each once."""
+    """(C,) tasks, positions among the members and messages lacking of the copies that members report, each once."""
     if group.state is None:
         return ints([]), ints([]), ints([])
     topic, state = {name: t for t, name in enumerate(group.topics)}, group.state
@@ -352,7 +352,7 @@ def _told_copies(group: Group, task_of: Ints, members: Ints) -> tuple[Ints, Ints
 def _identical_state(
     group: Group, task_of: Ints, members: Ints, tasks: int, copies: tuple[Ints, Ints, Ints]
 ) -> IdenticalState:  # fmt: skip
-    """The state without names; ``NotCounted`` where two members ran one task, or who ran it tells that state lacks."""
+    """The state without names; ``NotCounted`` if two members ran one task, or its owner reports that state lacks."""
     process_of = np.full(group.M, NOBODY, dtype=np.int64)
     process_of[members] = np.arange(len(members))
     held = np.flatnonzero((group.owner != NOBODY) & (task_of != NOBODY))
@@ -366,7 +366,7 @@ def _identical_state(
 
 
 def _restored(group: Group, task_of: Ints, task: Ints, at: Ints, members: Ints) -> MemberState | None:
-    """What members tell once the plan's copies are restored; None where there are none and nothing was told.
+    """The members' reports once the plan's copies are restored; None if there are none and none were given.
 
     task, at
         (C,) copies, and the places among the members (Q,) of those that keep or restore them.
@@ -392,7 +392,7 @@ def _restored(group: Group, task_of: Ints, task: Ints, at: Ints, members: Ints) 
 def _as_next_round(
     group: Group, owner: Ints, together: Ints, planned: Callable[[Group], tuple[Ints, Answered]]
 ) -> tuple[Ints, Answered] | None:
-    """The plan that the next round comes to as well, where that is as good as ``owner`` (P,) and another one.
+    """The plan that the next round comes to as well, if that is as good as ``owner`` (P,) and another one.
 
     A task that is kept back for a round is nobody's in the next, and goes to one of the places that are as good. So it
     is given there at once. Where a task is kept back from the very member that has a part of it, though, the next round
@@ -429,7 +429,7 @@ def _state(
     group: Group, topology: Topology, counts: list[int], task_of: Ints, members: list[int],
     wants: Mapping[str, frozenset[int]] | None,
 ) -> ApplicationState:  # fmt: skip
-    """What ``application_state`` gives of a process for each of the members, without names.
+    """The state that ``application_state`` gives of a process for each of the members, without names.
 
     task_of
         (P,) a number for each partition's task, -1 none.
@@ -468,7 +468,7 @@ def _state(
 def _wants(
     group: Group, topology: Topology, partitions: Partitions, members: list[int]
 ) -> dict[str, frozenset[int]] | None:
-    """Member to the sub-topologies all of whose topics it subscribes to; None where members do not differ in that.
+    """Member to the sub-topologies all of whose topics it subscribes to; None if members do not differ in that.
 
     A task reads a partition of each of its topics, so a member that wants some of them alone can run none of its tasks.
     """
@@ -484,7 +484,7 @@ def _wants(
 
 
 def _partitions(group: Group) -> dict[str, int | list[int]]:
-    """Topic that somebody wants to the number of its partitions; to their ids where some are missing."""
+    """Topic that some member wants to the number of its partitions; to their ids if some are missing."""
     partitions: dict[str, int | list[int]] = {}
     for t in np.flatnonzero(group.wanted_topic).tolist():
         numbers = group.number[group.partitions(t)]
@@ -494,7 +494,7 @@ def _partitions(group: Group) -> dict[str, int | list[int]]:
 
 
 def _task_numbers(group: Group, topology: Topology, counts: list[int]) -> Ints:
-    """(P,) a number for each partition's task, in the order of ``Topology.tasks``; -1 where nobody wants the topic."""
+    """(P,) a number for each partition's task, in the order of ``Topology.tasks``; -1 if no member wants the topic."""
     first = np.cumsum([0, *counts])
     topic_number = {topic: t for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
     task_of = np.full(group.P, NOBODY, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The command line: arguments to calls; what is slow to import is imported inside its command.
+"""The command line: arguments to calls; slow imports happen inside their command.
 
 Built on argparse, which starts in a fraction of the time of typer or click and keeps the order of options, as the steps
 of ``what-if`` need it; what it lacks (hints, examples, completion) is in ``parser`` and ``completion``.

@@ -18,7 +18,7 @@ LONGEST_LINE: Final = MOST_BYTES
 
 
 def answer_lines(lines: IO[bytes], assignor: str, settings: Mapping[str, str]) -> int:
-    """Plan every line that is not blank; returns 1 where some line failed, else 0.
+    """Plan every line that is not blank; returns 1 if some line failed, else 0.
 
     Lines end at ``\\n`` alone: ``\\r`` and U+2028 are white space or part of a name.
     """
@@ -54,7 +54,7 @@ def _lines(stream: IO[bytes]) -> Iterator[tuple[int, bytes | None]]:
 
 
 def _answer(number: int, line: bytes | None, strategy: Any) -> dict[str, Any]:
-    """The plan of a line, or what is wrong with it."""
+    """The plan of a line, or its error."""
     from apportion.planning import plan
 
     if line is None:

@@ -1,4 +1,4 @@
-"""Every command, the parser of each, and what bare ``apportion`` says."""
+"""Every command, the parser of each, and the text of bare ``apportion``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def parser_of(name: str) -> Parser:
 
 
 def top_help() -> str:
-    """What bare ``apportion`` says."""
+    """The text of bare ``apportion``."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:{width}}  {purpose}" for name, purpose in COMMANDS.items()]
     return (

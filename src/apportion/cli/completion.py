@@ -1,4 +1,4 @@
-"""``apportion completion SHELL``: a script that asks ``apportion`` itself what may come next."""
+"""``apportion completion SHELL``: a script that asks ``apportion`` itself for the words that may come next."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def complete(words: Sequence[str]) -> int:
-    """Print what the last word may become, one a line; nothing where a file is meant."""
+    """Print the completions of the last word, one a line; nothing if a file is meant."""
     emit("".join(f"{word}\n" for word in candidates(words)))
     return 0
 
 
 def candidates(words: Sequence[str]) -> list[str]:
-    """What the last of the words (those after ``apportion``) may become.
+    """The completions of the last of the words (those after ``apportion``).
 
     >>> candidates(["wh"])
     ['what-if']
@@ -135,7 +135,7 @@ def _values_of(action: argparse.Action, words: Sequence[str]) -> list[str]:
 
 
 def _names(action: argparse.Action) -> list[str]:
-    """What the argument takes, where that is one of some names."""
+    """The argument's choices, if it takes one of some names."""
     return [*action.type.names] if isinstance(action.type, OneOf) else []
 
 
@@ -174,7 +174,7 @@ def _group_names(words: Sequence[str]) -> list[str]:
 
 
 def _live_names(words: Sequence[str]) -> list[str]:
-    """What a cluster lists, where the line says how to reach one."""
+    """The names that a cluster lists, if the line says how to reach one."""
     from apportion.sources import config, group_descriptions
     from apportion.sources.cluster import connect, patiently
 
@@ -197,7 +197,7 @@ def _after(words: Sequence[str], *options: str) -> str | None:
 
 
 def _settings(words: Sequence[str]) -> list[str]:
-    """``KEY=`` of the strategy that the line names, or ``KEY=VALUE`` where the key is typed and has few values."""
+    """``KEY=`` of the strategy that the line names, or ``KEY=VALUE`` if the key is typed and has few values."""
     from typing import get_args
 
     from apportion.assignors import known, settings_of

@@ -1,4 +1,4 @@
-"""``apportion describe``: groups as they stand, under Kafka's own column names, and what is odd in words."""
+"""``apportion describe``: groups as they are now, under Kafka's own column names, with oddities in words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to look at, and which of Kafka's three views."""
+    """Which groups to look at, and which of Kafka's three views."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the groups; - is standard input")
     parser.add_argument(
         "later", metavar="LATER", nargs="?", help="the same listing, taken later: together they give rates"
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _document(judged: Judged) -> dict[str, Any]:
-    """group.json, and what is known besides."""
+    """group.json, and everything known besides."""
     from apportion.model.group_json import group_to_dict
     from apportion.report.describing import described
 
@@ -117,7 +117,7 @@ def _views_asked(args: argparse.Namespace) -> bool:
 
 
 def _with_generations(src: Source, groups: list[Sighting], args: argparse.Namespace) -> list[Sighting]:
-    """For ``--state`` of a live cluster classic groups with their generation, which their newest records tell."""
+    """For ``--state`` of a live cluster: classic groups with the generation from their newest records."""
     names = [each.name for each in groups if each.protocol == CLASSIC and each.generation is None]
     if not args.state or not names or not src.live:
         return groups
@@ -155,7 +155,7 @@ def _chosen(src: Source, groups: list[Sighting], args: argparse.Namespace) -> li
 def _evidence(
     src: Source, groups: list[Sighting], args: argparse.Namespace, at_length: bool, sort: str | None
 ) -> Iterator[Evidence]:
-    """What is known of each group over time, with its rebalances of the last hour.
+    """Each group over time, with its rebalances of the last hour.
 
     A dump, tables and two listings tell at once. A live cluster has to be looked at for a while: where all of it is
     listed, where a window is given, or to sort by what only time tells.
@@ -186,7 +186,7 @@ def _evidence(
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Refuse what would be passed over without a word."""
+    """Refuse options that would be ignored without a word."""
     if args.time and args.output in ("json", "html"):
         raise Usage("apportion describe", f"-o {args.output} cannot show --time: use table, wide, csv or ndjson")
     if args.window is not None and not args.time and _views_asked(args):
@@ -194,7 +194,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _time(src: Source, groups: list[Sighting], args: argparse.Namespace) -> None:
-    """Lag in time of each group: its partitions and its members, from what is known of more than one moment."""
+    """Lag in time of each group: its partitions and its members, from the moments that are known."""
     from apportion.history import time_window
     from apportion.report import lag_text
     from apportion.report.text import TextTable
@@ -253,7 +253,7 @@ def _overview(chosen: list[Judged], args: argparse.Namespace) -> None:
 
 
 def _whole(judged: Judged, args: argparse.Namespace) -> None:
-    """One group: a line about it, its members, its partitions where they are few, what is odd, what holds it up."""
+    """One group: a line about it, its members, its partitions if they are few, oddities, and its blocker."""
     from apportion.report import describing
     from apportion.report.roles import roles_table
     from apportion.wording import count

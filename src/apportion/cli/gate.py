@@ -47,7 +47,7 @@ Case = tuple[str, dict[str, Any], "Sighting | None"]
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to judge, and the limits."""
+    """Which groups to judge, and the limits."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="a plan or a group; - is standard input")
     limits = parser.add_argument_group("limits")
     for name, metavar, meaning in _LIMITS:
@@ -65,7 +65,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Judge, say what is breached, and end with 3 where anything is."""
+    """Judge, name each breach, and end with 3 if there is any."""
     from apportion.report import gating
     from apportion.sighting.judged import Judged
 
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 def _exceeded(
     limits: Limits, facts: dict[str, Any], sighting: Sighting | None, src: source.Source
 ) -> list[dict[str, Any]]:
-    """What is breached. BadInput, which names first what was not read: nothing is, and the input does not tell all."""
+    """The breaches. BadInput if there are none and the input leaves some open; it names the unread parts first."""
     from apportion import policies
 
     try:
@@ -165,7 +165,7 @@ def _limits(args: argparse.Namespace) -> Limits:
 
 
 def _judged(src: source.Source, args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting | None]:
-    """What is judged, in words, its figures, and the group: from a plan, or a group that is planned or as it is."""
+    """The thing that is judged, in words, its figures, and the group: from a plan, or a group, planned or as it is."""
     from apportion import policies
     from apportion.model.plan_json import SavedPlan
 
@@ -183,7 +183,7 @@ def _judged(src: source.Source, args: argparse.Namespace) -> tuple[str, dict[str
 
 
 def _facts_of(given: Sighting, args: argparse.Namespace) -> tuple[str, dict[str, Any], Sighting]:
-    """What is judged of a group: its present owners, or its plan."""
+    """The part of a group that is judged: its present owners, or its plan."""
     from apportion import policies
     from apportion.planning import plan
 

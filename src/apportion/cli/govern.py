@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _status(looks: Cluster, names: list[str]) -> int:
-    """Each governed group, its plan's age, who carries it and where the group differs; 3 if one differs."""
+    """Each governed group, its plan's age, its carriers and its differences from the plan; 3 if one differs."""
     from apportion.governing.governor import who
     from apportion.sources.cluster_round import look
 
@@ -172,7 +172,7 @@ def _released(governing: Governing, groups: list[str]) -> int:
 
 
 def _told(group: str, governed: Governed) -> None:
-    """One line where something happened."""
+    """One line for each thing that happened."""
     if governed.outcome in ("publishing", "unchanged"):
         return
     more = f", {count(governed.differs, 'partition')} to move" if governed.outcome == "published" else ""

@@ -72,7 +72,7 @@ TOOLS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
 
 
 def add_arguments(parser: Parser) -> None:
-    """What may be read, and where it listens."""
+    """Which inputs may be read, and where it listens."""
     parser.add_argument("--root", metavar="FOLDER", help="files below it may be read; without it none")
     parser.add_argument("--port", metavar="PORT", type=whole(0, 65535), help="HTTP on this port; 0 is any free one")
     parser.add_argument("--host", metavar="HOST", default="127.0.0.1", help="default: 127.0.0.1")
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class Tools:
-    """Answers requests; what they may reach is fixed when the server starts."""
+    """Answers requests; the inputs that they may reach are fixed when the server starts."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.root = None if args.root is None else os.path.realpath(args.root)
@@ -132,7 +132,7 @@ class Tools:
         raise LookupError(method)
 
     def _call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """What a tool says: the command's own words, and its JSON."""
+        """A tool's result: the command's own words, and its JSON."""
         try:
             words, text = self._words(name, arguments)
         except BadInput as wrong:
@@ -149,7 +149,7 @@ class Tools:
         return result
 
     def _words(self, name: str, arguments: Mapping[str, Any]) -> tuple[list[str], str]:
-        """The command line of a call, and what it gets as standard input.
+        """The command line of a call, and its standard input.
 
         Raises
             BadInput: no such tool or argument, or a path outside the root.
@@ -296,4 +296,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or status >= 400
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing: standard error is for what goes wrong."""
+        """Nothing: standard error is for errors."""

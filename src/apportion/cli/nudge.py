@@ -1,4 +1,4 @@
-"""``apportion nudge``: ask the leader of a live group for a rebalance now, where a member of ours leads and acts."""
+"""``apportion nudge``: ask the leader of a live group for a rebalance now, if a member of ours leads and acts."""
 
 from __future__ import annotations
 

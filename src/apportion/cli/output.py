@@ -23,7 +23,7 @@ from apportion.report.text import (
 
 
 def emit(text: str) -> None:
-    """Write a piece of the result, as UTF-8 whatever the locale says."""
+    """Write a piece of the result, as UTF-8 in every locale."""
     if sys.stdout is None:
         raise Unavailable("standard output is closed, and the result goes there: send it to a file or to /dev/null.")
     buffer = getattr(sys.stdout, "buffer", None)
@@ -57,7 +57,7 @@ def emit_tables(tables: Sequence[TextTable], form: str, notes: Iterable[str] = (
 
 
 def tell(sentence: str) -> None:
-    """A hint or a step of progress, on standard error; in one piece, since several threads may tell at once."""
+    """A hint or a step of progress, on standard error; in one piece, since several threads may write at once."""
     if sys.stderr is not None:  # print would take standard output in its place
         with suppress(OSError):  # a full disk or a reader that went away must not cost the result
             print(printable(sentence) + "\n", end="", file=sys.stderr, flush=True)

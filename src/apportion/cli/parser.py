@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         raise Usage(self.prog, sentence)
 
     def print_help(self, file: Any = None) -> None:
-        """The help as a command's result; argparse says nothing where it cannot be written."""
+        """The help as a command's result; argparse says nothing if it cannot be written."""
         emit(self.format_help())
 
     def read(self, arguments: Sequence[str]) -> argparse.Namespace:
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
         return namespace
 
     def _refuse_command(self, word: str) -> None:
-        """Kafka's own tools write as an option what is a command here: ``--describe``."""
+        """Kafka's own tools have an option for each command here: ``--describe``."""
         from apportion.cli.commands import COMMANDS
 
         name = word.removeprefix("--")
@@ -87,7 +87,7 @@ class _Once(argparse.Action):
 
 
 def format_examples(examples: Sequence[tuple[str, str]]) -> str:
-    """Examples as a help text shows them: what for, then the line to type."""
+    """Examples as a help text shows them: the purpose, then the line to type."""
     lines = [f"  # {why}\n  {line}" for why, line in examples]
     return "examples:\n" + "\n".join(lines)
 

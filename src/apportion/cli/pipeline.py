@@ -54,7 +54,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to do, from where, to where."""
+    """Which part to copy, from where, to where."""
     kind = OneOf(ACTIONS, "action")
     parser.add_argument("action", metavar="ACTION", type=kind, help=", ".join(ACTIONS))
     parser.add_argument("--from", metavar="DUMP", dest="dump", help="build, rebuild, run: the dump")
@@ -96,7 +96,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it, with progress on standard error, and show what the folder holds then."""
+    """Do it, with progress on standard error, and show the folder's new content."""
     if args.to is None:
         raise Usage("apportion pipeline", f"{args.action} needs --to PLACE")
     _check_options(args)

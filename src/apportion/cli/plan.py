@@ -1,4 +1,4 @@
-"""``apportion plan``: what a strategy would assign to one group, or to one group a line."""
+"""``apportion plan``: a strategy's assignment for one group, or for one group a line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """The group, the strategy, and what to show."""
+    """The group, the strategy, and the parts to show."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group; - is standard input")
     source.add_group_choice(parser)
     source.add_subscribe(parser)

@@ -88,7 +88,7 @@ class _Late:
         self._bar: Progress | None = None
 
     def show(self) -> None:
-        """Show what is at work, unless it has ended in the meantime."""
+        """Show which work is going on, unless it has ended in the meantime."""
         with self._lock:
             bar = None if self._ended else _bar(counted=self.total is not None)
             if bar is not None:

@@ -40,7 +40,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Walk the history, and say what the strategy would have saved."""
+    """Walk the history, and say how much the strategy would have saved."""
     from apportion.assignors import find
     from apportion.report import replaying, replaying_tasks
     from apportion.sources.load_history import load_histories

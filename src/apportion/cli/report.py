@@ -26,7 +26,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """What to show, and where the page goes."""
+    """Which groups to show, and where the page goes."""
     parser.add_argument("file", metavar="INPUT", nargs="?", help="the groups; - is standard input")
     source.add_group_choice(parser)
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
@@ -70,7 +70,7 @@ def _groups(src: source.Source, args: argparse.Namespace) -> list[dict[str, Any]
 
 
 def _switched(seen: Sighting) -> dict[str, Any]:
-    """A group as it stands, and what a switch would do, where it is one of consumers with members."""
+    """A group as it is now, and the effects of a switch, if it is one of consumers with members."""
     from apportion.cli.switch import switch_of
     from apportion.history.switch_measures import why_left_out
     from apportion.report import page_groups
@@ -81,7 +81,7 @@ def _switched(seen: Sighting) -> dict[str, Any]:
 
 
 def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:
-    """The groups of a dump or of tables, with their histories; and with what a switch would do, if that is wanted."""
+    """The groups of a dump or of tables, with their histories; and with the effects of a switch, if that is wanted."""
     from apportion.history.switch_measures import concerns, facts_of, scored
     from apportion.history.switching import switch
     from apportion.history.time_window import group_time

@@ -130,7 +130,7 @@ def _log() -> None:
 
 
 class _OneLine(logging.Formatter):
-    """One line a message, whatever it quotes."""
+    """One line a message, even if it quotes several."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The message with every control character escaped."""

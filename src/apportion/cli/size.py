@@ -1,4 +1,4 @@
-"""``apportion size``: how many members a group should have, what each number of them moves, and why."""
+"""``apportion size``: how many members a group should have, how much each number of them moves, and why."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXAMPLES = (
 
 
 def add_arguments(parser: Parser) -> None:
-    """The group, what a member takes, and what may be chosen."""
+    """The group, a member's capacity, and the choices."""
     parser.add_argument("file", metavar="FILE", nargs="?", help="the group, as describe reads it")
     parser.add_argument(
         "--capacity", metavar="C", type=capacity, required=True,
@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _measured(src: source.Source, args: argparse.Namespace, sighting: Sighting) -> tuple[Group, float, list[str]]:
-    """The group with its weights, what a member takes, and how both were measured."""
+    """The group with its weights, a member's capacity, and how both were measured."""
     from dataclasses import replace
 
     from apportion.history import time_window

@@ -49,7 +49,7 @@ def add_group_choice(parser: Parser) -> None:
 
 
 def add_subscribe(parser: Parser) -> None:
-    """``--subscribe``: what members want, where a text does not tell it."""
+    """``--subscribe``: the members' topics, if a text does not name them."""
     parser.add_argument(
         "--subscribe", metavar="[MEMBER=]TOPIC,...", dest="subscriptions", action="append", default=[],
         help="the topics of all members, or of one, for a text without subscriptions; may be given more than once",
@@ -57,7 +57,7 @@ def add_subscribe(parser: Parser) -> None:
 
 
 def add_connection(parser: Parser) -> None:
-    """How to reach a live cluster; whatever is left out comes from the environment or the config file's context."""
+    """How to reach a live cluster; missing options come from the environment or the config file's context."""
     live = parser.add_argument_group("live cluster")
     live.add_argument("--bootstrap-server", metavar="HOST:PORT", help="or APPORTION_BOOTSTRAP_SERVER")
     live.add_argument("--command-config", metavar="FILE", help="Kafka client properties (SASL, TLS); never printed")
@@ -66,7 +66,7 @@ def add_connection(parser: Parser) -> None:
 
 @dataclass(frozen=True)
 class OverTime:
-    """What is known of one group over time.
+    """One group over time.
 
     window_s
         Over which rates are taken.
@@ -117,7 +117,7 @@ class Source:
 
     @staticmethod
     def of(args: argparse.Namespace) -> Source:
-        """The source that the arguments name; a file beside an option for a live cluster would mean nothing."""
+        """The source that the arguments name; a file next to an option for a live cluster would mean nothing."""
         for name in CONNECTION:
             if args.file is not None and getattr(args, name, None) not in (None, False):
                 option = "--" + name.replace("_", "-")
@@ -151,7 +151,7 @@ class Source:
     def over_time(
         self, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
     ) -> Iterator[OverTime] | None:
-        """Each group's commits and log ends over time; None for a text, which tells of one moment only.
+        """Each group's commits and log ends over time; None for a text, which shows one moment only.
 
         rebalances
             Of a live cluster read meanwhile what ``__consumer_offsets`` tells of rebalances.
@@ -159,11 +159,11 @@ class Source:
         return None
 
     def history(self, group: str) -> GroupHistory | None:
-        """What a dump or tables remember of a group; None of another source, which knows the present alone."""
+        """A group's history in a dump or tables; None for another source, which knows the present alone."""
         return None
 
     def plannable(self, sighting: Sighting, whole: bool = True) -> Sighting:
-        """The group, with the subscriptions that --subscribe states, where its source tells enough to plan it.
+        """The group, with the subscriptions that --subscribe states, if its source says enough to plan it.
 
         whole
             Whether a source of which something was left out is refused here.
@@ -207,7 +207,7 @@ class Source:
 
 
 class Text(Source):
-    """A file, or standard input: group.json, or what a tool printed."""
+    """A file, or standard input: group.json, or the output of a tool."""
 
     def _sightings(self, whole: bool) -> list[Sighting]:
         from apportion.sources import sniff
@@ -228,13 +228,13 @@ class Text(Source):
         return self.plannable(sniff.the_one(groups, called(self.path)), whole)
 
     def _reading(self) -> AbstractContextManager[progress.Step]:
-        """A bar while it is read; none where it is typed at the terminal."""
+        """A bar while it is read; none if it is typed at the terminal."""
         typed = self.path == "-" and sys.stdin is not None and sys.stdin.isatty()
         return nullcontext(lambda piece: None) if typed else progress.slow(f"reading {called(self.path)}")
 
 
 class Folder(Source):
-    """A dump, or the pipeline's tables: each group at its newest records, and what is remembered of it."""
+    """A dump, or the pipeline's tables: each group at its newest records, and its history."""
 
     def __init__(self, args: argparse.Namespace, path: str) -> None:
         super().__init__(args, path)
@@ -341,7 +341,7 @@ class LiveCluster(Source):
 
 
 class Listings(Source):
-    """Two listings of the same groups, the later one with what both tell of time.
+    """Two listings of the same groups, the later one with the facts about time that both give.
 
     apart_s
         Seconds between them: --window, or by the files' own times, if these are seconds to a day apart; None unknown.
@@ -389,20 +389,20 @@ class Listings(Source):
 
 
 def assumptions(sighting: Sighting) -> list[str]:
-    """A sentence for what every plan of the group rests on that its source does not tell; empty where it tells all."""
+    """A sentence for each assumption of a plan that the source leaves open; empty if it leaves none."""
     if not sighting.assumed:
         return []
     return [f"This rests on subscriptions that are assumed. {sighting.assumed} You can state them with --subscribe."]
 
 
 def refuse_share(group: str, protocol: str | None) -> None:
-    """Nobody owns a partition of a share group, so that there is nothing to plan."""
+    """No member owns a partition of a share group, so that there is nothing to plan."""
     if protocol == SHARE:
         raise BadInput("group", f"{group!r}, a share group, whose partitions have no owners", "another kind of group")
 
 
 def _went_back(before: Sequence[Sighting], after: Sequence[Sighting]) -> str:
-    """A log whose end is lower in the later listing, if none is higher: a topic that was made anew goes back alone."""
+    """A log whose end is lower in the later listing, if none is higher: only a topic that was recreated goes back."""
 
     from apportion.arrays import UNKNOWN
 
@@ -422,7 +422,7 @@ def _went_back(before: Sequence[Sighting], after: Sequence[Sighting]) -> str:
 
 
 def _plan_in(content: bytes, name: str) -> SavedPlan | None:
-    """The plan.json in a text, None where it is something else."""
+    """The plan.json in a text, None if it is something else."""
     from apportion.model.json_checks import read_json
     from apportion.model.plan_json import read_plan
     from apportion.sources import sniff
@@ -445,7 +445,7 @@ def saved_plan(path: str) -> SavedPlan:
 
 
 def at_hand(path: str, groups: Sequence[str] = ()) -> str:
-    """A path that is on this machine: itself, or a folder with a copy of what a URI or a catalog's schema holds.
+    """A path that is on this machine: itself, or a folder with a copy of the content of a URI or a catalog's schema.
 
     groups
         Of tables these alone are copied; all where none is named.
@@ -468,7 +468,7 @@ def at_hand(path: str, groups: Sequence[str] = ()) -> str:
 
 
 def _is_far(path: str) -> bool:
-    """Whether it is not on this machine: a URI, or a schema of a catalog that Spark is told of."""
+    """Whether it is not on this machine: a URI, or a schema of a catalog that Spark knows."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", path) and not path.lower().startswith("file:"):
         return True
     catalog = re.fullmatch(r"([A-Za-z_]\w*)\.[A-Za-z_]\w*", path)
@@ -507,7 +507,7 @@ def called(path: str) -> str:
 
 
 def open_bytes(path: str) -> AbstractContextManager[IO[bytes]]:
-    """A file, or standard input for ``-``; a sentence where it cannot be opened."""
+    """A file, or standard input for ``-``; a sentence if it cannot be opened."""
     if path == "-":
         if sys.stdin is None:
             raise Unavailable("standard input is closed: name a file.")
@@ -572,7 +572,7 @@ def is_live(args: argparse.Namespace) -> bool:
 
 
 def connection(args: argparse.Namespace) -> Connection:
-    """Where the cluster is and how to log in; the client's own log stays silent unless APPORTION_DEBUG is set."""
+    """Where the cluster is and how to log in; the client's own log stays off unless APPORTION_DEBUG is set."""
     import logging
 
     from apportion.sources import config

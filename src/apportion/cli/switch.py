@@ -1,4 +1,4 @@
-"""``apportion switch``: should a group move to the new protocol (KIP-848), and what happens when it does?"""
+"""``apportion switch``: should a group move to the new protocol (KIP-848), and with which effects?"""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _governed(seen: Sighting) -> dict[str, Any]:
-    """The plan that the group is governed by, where it is."""
+    """The plan that the group is governed by, if it is."""
     return {"governed": seen.governed.to_dict()} if seen.governed else {}
 
 
@@ -105,7 +105,7 @@ def _switches(src: source.Source, args: argparse.Namespace, left_out: list[tuple
 
 
 def switch_of(seen: Sighting, score: Score | None = None) -> Switch:
-    """What a switch would do to a group of which only the present is known."""
+    """The effects of a switch on a group of which only the present is known."""
     from apportion.history.switch_measures import GroupFacts
     from apportion.history.switching import switch
 
@@ -114,7 +114,7 @@ def switch_of(seen: Sighting, score: Score | None = None) -> Switch:
 
 
 def _live_score(args: argparse.Namespace, groups: list[Sighting]) -> Score | None:
-    """How well the broker is predicted on the cluster's own log, where all groups are asked for and it is whole."""
+    """How well the broker is predicted on the cluster's own log, if all groups are asked for and it is whole."""
     from apportion.history.predicted_targets import Score, score
     from apportion.sources import offsets_log
 
@@ -162,7 +162,7 @@ def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> 
 
 
 def with_rates(recorded: FolderSeries, group: Group) -> Group:
-    """The group with messages a second as weights, where commits or log ends of a dump or of tables tell them."""
+    """The group with messages a second as weights, if commits or log ends of a dump or of tables show them."""
     import numpy as np
 
     from apportion.history.time_window import rates

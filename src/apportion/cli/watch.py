@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _look(cluster: Cluster, name: str, view: View) -> None:
-    """Take one look, and remember what changed since the last."""
+    """Take one look, and remember the changes since the last."""
     from apportion.sources import live
 
     view.take(live.read(cluster, [name])[0], time.time())
@@ -67,7 +67,7 @@ def _print(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
 
 
 def _live(cluster: Cluster, args: argparse.Namespace, view: View) -> int:
-    """On the terminal's other screen, which goes away with us, whatever ends us."""
+    """On the terminal's other screen, which is gone after us, however we end."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text

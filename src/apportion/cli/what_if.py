@@ -1,4 +1,4 @@
-"""``apportion what-if``: changes in the order given, each planned on what the one before left."""
+"""``apportion what-if``: changes in the order given, each planned on the result of the one before."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Plan step by step, and show what each does."""
+    """Plan step by step, and show the effects of each."""
     from apportion import rollouts
     from apportion.model.protocols import STREAMS
     from apportion.report import comparing
@@ -149,7 +149,7 @@ def run(args: argparse.Namespace) -> int:
 def _planned_under(
     sighting: Sighting, tasks: GroupHistory | None, steps: Sequence[str], args: argparse.Namespace
 ) -> tuple[Group, Assignor, Protocol, Sequence[str]]:
-    """The group as it is planned, by which strategy, under which protocol, and what to say of that."""
+    """The group as it is planned, by which strategy, under which protocol, and the notes on that."""
     from apportion import rollouts
     from apportion.assignors import find
 
@@ -167,7 +167,7 @@ def _planned_under(
 
 
 def _runs(sighting: Sighting, args: argparse.Namespace) -> str | None:
-    """The strategy that the group runs itself, under which its rollout goes; None where it is not told or not known."""
+    """The strategy that the group runs itself, under which its rollout goes; None if it is not given or not known."""
     from apportion.assignors import known
 
     own = f"broker-{sighting.assignor}" if sighting.protocol == "consumer" else sighting.assignor
@@ -184,7 +184,7 @@ def _like(steps: Sequence[str], member: str) -> list[str]:
 def _refuse_for_tasks(
     group: GroupHistory, steps: Sequence[str], args: argparse.Namespace, known: Sequence[str]
 ) -> None:
-    """Refuse what has no meaning where tasks move whole."""
+    """Refuse options that have no meaning if tasks move whole."""
     verbs = {text.partition(" ")[0] for text in steps} - set(known)
     verbs |= {"like"} if args.like is not None else set()
     if verbs or args.protocol is not None:

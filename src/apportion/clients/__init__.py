@@ -1,4 +1,4 @@
-"""Strategies inside the consumers that people already have, beside Java members, whoever leads.
+"""Strategies inside the consumers that people already have, next to Java members, whoever leads.
 
 kafka_python, aio_kafka, confluent
     One package a client: its interface and nothing else.

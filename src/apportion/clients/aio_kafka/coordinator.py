@@ -1,4 +1,4 @@
-"""aiokafka's coordinator under strategies of ours: each method that changes what breaks a group, in a join's order.
+"""aiokafka's coordinator under strategies of ours: each method that changes causes of breakage, in a join's order.
 
 The client reads version 0 of what members say, forgets instance ids, and tells its strategies no generation. A consumer
 that has a strategy of ours gets this coordinator, which reads the members' words itself; the plan then runs in a
@@ -49,7 +49,7 @@ class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
 
 
 class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
-    """The client's coordinator, with what breaks groups put right."""
+    """The client's coordinator, with the causes of broken groups fixed."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
         taken, ours = strategies_for(AioKafkaAssignor, configs["assignors"])
@@ -187,7 +187,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
             self.request_rejoin()
 
     def pause_again(self) -> None:
-        """Called by the strategy in charge as soon as the client knows what it is given."""
+        """Called by the strategy in charge as soon as the client knows its assignment."""
         assigned = self._subscription.assigned_partitions()
         for partition in self._before.tps.intersection(assigned) if self._before is not None else ():
             if self._before.state_value(partition).paused:
@@ -228,7 +228,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
         return True
 
     async def _refusal(self) -> str:
-        """What each side has, by asking the coordinator's broker about the group."""
+        """Each side's protocols, by asking the coordinator's broker about the group."""
         mine = [assignor.name for assignor in self._assignors]
         try:
             answer = await self._send_req(DescribeGroupsRequest([self.group_id]))

@@ -39,7 +39,7 @@ _GROUP = _fields(
 
 
 class GroupDescribeResponse(Response):  # type: ignore[misc]
-    """Epochs, members, what they have and shall have."""
+    """Epochs, members, and their present and future partitions."""
 
     API_KEY = 69
     API_VERSION = 0

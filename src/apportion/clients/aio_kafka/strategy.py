@@ -28,7 +28,7 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
             loop.call_soon_threadsafe(coordinator.request_rejoin)
 
     def metadata(self, topics: Iterable[str]) -> bytes:
-        """What this member says when it joins, as version 3; it has let go of everything by then."""
+        """This member's subscription when it joins, as version 3; it has let go of everything by then."""
         return write_subscription(self.bridge.subscription(topics, keeps=False))
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
@@ -45,14 +45,14 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
         return self.bridge.lead(joined, view, str(coordinator.group_id), coordinator.generation, began)
 
     def on_assignment(self, assignment: Any) -> None:
-        """Remember what this member was told."""
+        """Remember this member's assignment."""
         coordinator = self.coordinator
         generation = None if coordinator is None else int(coordinator.generation)
         self.remember(assignment.assignment, assignment.user_data, generation)
 
     @staticmethod
     def closed(coordinator: Any) -> bool:
-        """Whether it was told to end."""
+        """Whether it was asked to end."""
         return bool(coordinator._closing.done())
 
 

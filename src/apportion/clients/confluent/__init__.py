@@ -1,4 +1,4 @@
-"""Strategies beside confluent-kafka, whose client takes no assignor: ``GroupConsumer(settings, topics, "sticky")``."""
+"""Strategies for confluent-kafka, whose client takes no assignor: ``GroupConsumer(settings, topics, "sticky")``."""
 
 from apportion.clients.confluent.consumer import GroupConsumer
 

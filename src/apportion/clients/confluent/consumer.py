@@ -268,7 +268,7 @@ class GroupConsumer:
         return ids_of
 
     def consumer_group_metadata(self) -> bytes:
-        """What a transactional ``confluent_kafka.Producer`` needs for ``send_offsets_to_transaction``.
+        """The methods of a transactional ``confluent_kafka.Producer`` that ``send_offsets_to_transaction`` needs.
 
         It names the member and its generation, so that the broker refuses offsets of a member that was expelled
         (KIP-447). Take it anew for each transaction.
@@ -290,7 +290,7 @@ class GroupConsumer:
         return b"\0".join([GROUP_METADATA + generation + group, member.member_id.encode(), instance])
 
     def close(self, timeout: float | None = None) -> None:
-        """Commit (where that is automatic), leave the group, stop fetching; a second time does nothing.
+        """Commit (if that is automatic), leave the group, stop fetching; a second time does nothing.
 
         timeout
             Seconds that the broker has to answer, half of them the commit and half the good-bye; None: about 5. After
@@ -312,7 +312,7 @@ class GroupConsumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
-        """Close; after an exception without committing what the last call gave out, which may be what failed."""
+        """Close; after an exception without committing the last call's records, which may be the ones that failed."""
         if wrong is None or self._pid != os.getpid():
             self.close()
             return
@@ -340,7 +340,7 @@ class GroupConsumer:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """One call at a time; what asked to close meanwhile is done at its end."""
+        """One call at a time; a close that was requested meanwhile happens at its end."""
         if self._pid != os.getpid():
             raise Forked("GroupConsumer")
         if self._owner == threading.get_ident():
@@ -388,7 +388,7 @@ class GroupConsumer:
     # -- the group ---------------------------------------------------------------------------------------------------
 
     def _tend(self) -> None:
-        """Look after the group: say how far we are, let the member act, then read what it has now."""
+        """Look after the group: report our positions, let the member act, then read its present partitions."""
         self._make_sure()
         self._hear_of_the_member()
         self._remember()
@@ -403,7 +403,7 @@ class GroupConsumer:
         self._next = time.monotonic() + (TEND_S if calm and not self._waiting[0] else JOIN_S)
 
     def _make_sure(self) -> None:
-        """Ask the fetcher anew for everything, where it may have more, or less, than is noted here."""
+        """Ask the fetcher again for everything, if it may have more, or less, than is noted here."""
         if self._unsure:
             self._fetcher.unassign()
             self._partitions.move(self._partitions.among(READING), Event.STOPPED)
@@ -419,7 +419,7 @@ class GroupConsumer:
         return positions
 
     def _remember(self) -> None:
-        """Tell the member how far we are: it commits that."""
+        """Give the member our positions: it commits them."""
         held = self._member._subscription.assignment
         for pair, offset in self._positions().items():
             state = held.get(pair)
@@ -427,7 +427,7 @@ class GroupConsumer:
                 self._member.seek(Part(*pair), offset)
 
     def _follow(self) -> None:
-        """Have the fetcher read exactly what the member owns, from its position on, where that is known.
+        """Have the fetcher read exactly the member's partitions, from its position on, if that is known.
 
         The member learns positions in the background: a partition without a leader keeps no other one waiting.
         """
@@ -449,7 +449,7 @@ class GroupConsumer:
         self._tell_waiting(frozenset(new.difference(known)))
 
     def _stop_reading(self, parts: Collection[Any]) -> None:
-        """Take these from the fetcher; what it brought of them and nobody got is fetched again if they come back."""
+        """Take these from the fetcher; records of them that were not delivered are fetched again if they come back."""
         for message in reversed(self._ahead):
             if (pair := _place(message)) in parts and message.error() is None:
                 self._fetched[pair] = message.offset()
@@ -459,7 +459,7 @@ class GroupConsumer:
             self._partitions.move(stopped, Event.STOPPED)
 
     def _tell_waiting(self, waiting: frozenset[Part]) -> None:
-        """Name once what has had no position for some time: nothing else would."""
+        """Name once each partition that has had no position for some time: no other code would."""
         before, since = self._waiting
         if waiting != before:
             since = time.monotonic()
@@ -497,7 +497,7 @@ class GroupConsumer:
         self._let_go.append((set(parts), Event.EXPELLED if expelled else Event.TAKEN))
 
     def _hear_of_the_member(self) -> None:
-        """What it let go of is over, also where it has it again: it may have been another's in between."""
+        """Its lost partitions are over, even if it has them again: they may have been another member's in between."""
         while self._let_go:
             self._end(*self._let_go.popleft())
 
@@ -507,7 +507,7 @@ class GroupConsumer:
         self._partitions.move(parts, event)
 
     def _give_up(self, parts: set[Part], event: Event) -> None:
-        """Tell the application that these are no longer its own, and what it has not heard of yet; then forget them."""
+        """Report to the application the partitions it lost, and news it has not heard yet; then forget them."""
         self._end(parts, event)
         for state, call in ((LOST, self._on_lost), (LEAVING, self._on_revoked)):
             gone = sorted(self._partitions.among(state))
@@ -520,7 +520,7 @@ class GroupConsumer:
                     self._fetched.pop(part, None)
 
     def _take(self, parts: set[Part]) -> None:
-        """Tell the application what is its own now."""
+        """Report to the application its new partitions."""
         self._partitions.move(parts, Event.GIVEN)
         self._partitions.move(parts & self._paused_before, Event.PAUSED)
         self._paused_before -= parts
@@ -528,7 +528,7 @@ class GroupConsumer:
             self._on_assigned(self, [TopicPartition(*part) for part in sorted(parts)])
 
     def _look_ahead(self) -> None:
-        """Get ready for what is to come, and join again once ready."""
+        """Get ready for the coming assignment, and join again once ready."""
         if self._warm_up is None:
             return
         ready, places = self._warm_up.look()

@@ -1,4 +1,4 @@
-"""What a GroupConsumer's partitions go through: one state each, and the table of what leads from one to another.
+"""The states of a GroupConsumer's partitions: one each, and the table of the events that lead from one to another.
 
 | state | the group's member | the fetcher | the application |
 |---|---|---|---|
@@ -33,7 +33,7 @@ class PartitionState(Enum):
 
 
 class Event(Enum):
-    """What happens to one partition, and who does it."""
+    """An event of one partition, and its cause."""
 
     ANNOUNCED = "the leader will give it"
     GIVEN = "the member has it"

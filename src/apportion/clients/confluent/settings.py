@@ -1,4 +1,4 @@
-"""What a ``GroupConsumer``'s settings, which are librdkafka's, mean to the kafka-python member of its group."""
+"""The meaning of a ``GroupConsumer``'s settings, librdkafka's, for the kafka-python member of its group."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "e
 
 
 def rack_of(config: Mapping[str, Any]) -> str | None:
-    """The rack that librdkafka is told; an empty one is none, as there."""
+    """The rack in librdkafka's settings; an empty one is none, as there."""
     return str(config.get("client.rack") or "") or None
 
 

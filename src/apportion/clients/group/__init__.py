@@ -1,4 +1,4 @@
-"""What the members of a group share, in whatever client.
+"""The state that the members of a group share, in any client.
 
 bridge, joined_group
     Bytes in, bytes out, the same for all of them.

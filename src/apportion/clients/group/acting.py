@@ -35,7 +35,7 @@ LOOK_S: Final = 0.25
 
 @runtime_checkable
 class SampledFeed(Protocol):
-    """A feed that tells when its newest offsets were asked for, as a ``LagFeed`` does."""
+    """A feed that reports when its newest offsets were asked for, as a ``LagFeed`` does."""
 
     def table(self, topics: Iterable[str]) -> tuple[Mapping[str, Mapping[int, Mapping[str, int]]], str | None]:
         """As in ``bridge.OffsetFeed``."""
@@ -43,7 +43,7 @@ class SampledFeed(Protocol):
 
     @property
     def asked_s(self) -> float | None:
-        """``time.monotonic()`` at which its newest offsets were asked for; None where there are none."""
+        """``time.monotonic()`` at which its newest offsets were asked for; None if there are none."""
         ...
 
 
@@ -64,7 +64,7 @@ class PinnedPlan:
     why: str = ""
 
     def fits(self, group: Group) -> bool:
-        """Whether members and partitions are the same, and nobody holds what was another's."""
+        """Whether members and partitions are the same, and no member holds a partition that was another's."""
         past, then = group.owner, self.group.owner
         return (
             group.members == self.group.members
@@ -114,13 +114,13 @@ class LagWatch:
     # -- the client's side -------------------------------------------------------------------------------------------
 
     def serve(self, consumer: Callable[[], Rejoins | None]) -> None:
-        """Learn which consumer this is; a weak reference, so that a consumer that nobody closed can go."""
+        """Learn which consumer this is; a weak reference, so that a consumer that is never closed can go."""
         self._consumer = consumer
         if hasattr(self.feed, "on_nudge"):
             self.feed.on_nudge = self._nudged
 
     def _nudged(self) -> bool:
-        """Somebody asks for a rebalance: taken where this member leads."""
+        """A request for a rebalance: taken if this member leads."""
         group, consumer = self._group, self._consumer()
         if group is None or consumer is None or consumer.ended:
             return False
@@ -129,7 +129,7 @@ class LagWatch:
         return True
 
     def prepared(self, group: Group) -> tuple[Group, Assignor]:
-        """The group as it is planned, and by what: learned speeds are capacities, and what comes in is work too.
+        """The group as it is planned, and its weights: learned speeds are capacities, and new messages are work too.
 
         While that is not known counts are all that there is: were they free, a newcomer might get nothing.
         """
@@ -138,12 +138,12 @@ class LagWatch:
         return (group, self.strategy) if load is None else (loaded(group, load), self._free)
 
     def take_plan(self, group: Group) -> PinnedPlan | None:
-        """The plan that this rebalance was asked for, once; None where it has another cause."""
+        """The plan that this rebalance was asked for, once; None if it has another cause."""
         plan, self._pinned = self._pinned, None
         return plan if plan is not None and plan.fits(group) else None
 
     def led(self, group: Group, owner: Ints) -> None:
-        """This member planned a rebalance: ``owner`` (P,) holds now, -1 nobody."""
+        """This member planned a rebalance: ``owner`` (P,) holds now, -1 for none."""
         self._generations.append((time.monotonic(), group, owner))
         self._group, self._led, self._pinned = group, True, None
         with self._starting:
@@ -235,7 +235,7 @@ class _Offsets:
 
     @classmethod
     def of(cls, group: Group, table: Mapping[str, Mapping[int, Mapping[str, int]]]) -> _Offsets:
-        """From what the feed fetched; a lag that is told wins over offsets."""
+        """From the offsets that the feed fetched; a lag that is given wins over offsets."""
         columns: dict[str, list[Any]] = {name: [] for name in ("begin", "end", "committed", "lag")}
         for t, topic in enumerate(group.topics):
             rows = table.get(topic, {})

@@ -1,4 +1,4 @@
-"""What the adapters of kafka-python and aiokafka share: whose strategy one is, and how a consumer gets our classes."""
+"""The adapters of kafka-python and aiokafka share this: whose strategy one is, how a consumer gets our classes."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Adapter(ABC):
         return None if self._coordinator is None else self._coordinator()
 
     def for_consumer(self) -> Self:
-        """This strategy, or a copy where a living consumer has it: two consumers must not share one memory."""
+        """This strategy, or a copy if a living consumer has it: two consumers must not share one memory."""
         return self if self.ended else type(self)(self.bridge.copy())
 
     def remember(self, partitions: Iterable[Any], user_data: bytes | None, generation: int | None) -> None:
@@ -82,7 +82,7 @@ class Adapter(ABC):
 
 
 def assignor_for(adapter: type[A], bridge: Callable[P, Bridge], default: str) -> Callable[P, A]:
-    """A client's ``assignor``: the arguments of ``bridge``, whose strategy is ``default`` where none is named."""
+    """A client's ``assignor``: the arguments of ``bridge``, whose strategy is ``default`` if none is named."""
 
     @functools.wraps(bridge)
     def assignor(*args: P.args, **options: P.kwargs) -> A:
@@ -96,7 +96,7 @@ def assignor_for(adapter: type[A], bridge: Callable[P, Bridge], default: str) ->
 
 
 def strategies_for(adapter: type[A], assignors: Iterable[Any]) -> tuple[list[Any], list[A]]:
-    """A consumer's strategies, each of ours its own; and ours alone."""
+    """A consumer's strategies, with its own copy of each of those from here; and the latter alone."""
     taken = [strategy.for_consumer() if isinstance(strategy, adapter) else strategy for strategy in assignors]
     return taken, [strategy for strategy in taken if isinstance(strategy, adapter)]
 

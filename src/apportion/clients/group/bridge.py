@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: what members sent goes to a strategy, and what each is told comes back.
+"""Bytes in, bytes out: members' bytes go to a strategy, and each member's answer comes back.
 
 Every client's adapter is a thin coat over ``Bridge``. It does no I/O and waits for nothing: lag comes from a feed
 that fetched before. This is what goes over the wire, and when:
@@ -78,7 +78,7 @@ def require_client_side(strategy: Assignor) -> None:
 
 
 class Bridge:
-    """One member's side of a strategy: what it says, what it plans as leader, what it remembers."""
+    """One member's side of a strategy: its subscription, its plan as leader, its memory."""
 
     def __init__(self, strategy: str | Assignor, options: Options, settings: Mapping[str, Any] | None = None) -> None:
         self.strategy: Assignor = find(strategy, settings) if isinstance(strategy, str) else strategy
@@ -112,11 +112,11 @@ class Bridge:
 
     @property
     def can_warm_up(self) -> bool:
-        """Whether a leader can tell a member what it will get: partitions stay meanwhile, and user data is free."""
+        """Whether a leader can announce a member's partitions: they stay meanwhile, and user data is free."""
         return self.cooperative and type(self.memory).assignment_data is UserDataCodec.assignment_data
 
     def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
-        """What this member says when it joins.
+        """This member's subscription when it joins.
 
         keeps
             Whether the client keeps its partitions meanwhile (cooperative mode).
@@ -139,7 +139,7 @@ class Bridge:
         return Subscription(wanted, user_data, owned if keeps else (), holding.generation, self.options.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> bool:
-        """Remember what this member was told, with one log line; whether it joins again at once.
+        """Remember this member's assignment, with one log line; whether it joins again at once.
 
         It does so once in a row: a member that never lets go of what it claims would keep the group joining for ever.
         """
@@ -201,7 +201,7 @@ class Bridge:
         return answers
 
     def _plan(self, group: Group) -> tuple[Plan, str]:
-        """The plan, and why the loop asked for it; "" where it did not.
+        """The plan, and why the loop asked for it; "" if it did not.
 
         What was asked for is given as it was planned then, and so is the second round of a hand-over by lag: the lag
         is another one by now. Any other rebalance is planned anew.

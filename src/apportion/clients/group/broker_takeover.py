@@ -1,4 +1,4 @@
-"""What a member does once the broker assigns by the new protocol, and the member's own strategy is no longer asked.
+"""A member's behaviour once the broker assigns by the new protocol, and no longer asks the member's own strategy.
 
 One consumer with ``group.protocol=consumer`` (KIP-848) that joins a classic group turns it into one of the new
 protocol, unless the broker forbids it or an assignment carries user data. The classic members stay, join and sync as
@@ -33,7 +33,7 @@ class StrategyNotAsked(ApportionError):
 
 
 def policy(strategy: object, wanted: OnForeign | None) -> OnForeign:
-    """What a member with this strategy does: what its user says, else what the strategy's promise asks for.
+    """The behaviour of a member with this strategy: as its user says, else as the strategy's promise needs.
 
     Raises
         BadInput for a word that is none of the three.
@@ -67,7 +67,7 @@ class TakeoverWatch:
         return not leader and self.policy == "stop"
 
     def look(self, group: Mapping[str, Any]) -> None:
-        """Take what ConsumerGroupDescribe tells of the group: is its strategy kept by a plan that it carries?
+        """Take the facts of ConsumerGroupDescribe about the group: is its strategy kept by a plan that it carries?
 
         A plan that was seen once counts on without its carrier, while the class assigns: the brokers remember it.
         """
@@ -80,7 +80,7 @@ class TakeoverWatch:
             self.plan_keeps = all(bit and all(promise & bit for promise in promises) for bit in wanted)
 
     def joined(self, leader: str | None, group: str, generation: int | None) -> bool:
-        """Take one answer without an error; True where the member must stop.
+        """Take one answer without an error; True if the member must stop.
 
         leader
             The leader's member id in the answer.
@@ -125,7 +125,7 @@ class TakeoverWatch:
 
 
 def sentence(group: str, strategies: str, chosen: OnForeign) -> str:
-    """Who assigns now, what that means, and what to do."""
+    """Who assigns now, the consequences, and the remedy."""
     means = {
         "stop": "this member has given its partitions back and stopped",
         "log": "this member reads what the broker gives it",

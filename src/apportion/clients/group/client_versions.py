@@ -1,4 +1,4 @@
-"""Which versions of a client our subclasses were tried with, and what they change, from their docstrings.
+"""Which versions of a client our subclasses were tried with, and their changes, from their docstrings.
 
 The methods are private, so an adapter looks at the client's version and at every method before it changes any.
 """
@@ -45,13 +45,13 @@ class WrongVersion(MissingExtra):
 
 
 def overrides(method: F) -> F:
-    """Mark a method that the client's class must have; its docstring says what changes and why."""
+    """Mark a method that the client's class must have; its docstring says which change it makes, and why."""
     method.__overrides__ = True  # type: ignore[attr-defined]  # as ``typing.override``, which Python 3.12 brings
     return method
 
 
 def changes(ours: type) -> dict[str, str]:
-    """Method to what it changes, in the order of the class: the rows of the table in ``docs/client-changes.md``."""
+    """Method to its change, in the order of the class: the rows of the table in ``docs/client-changes.md``."""
     marked = {name: method for name, method in vars(ours).items() if hasattr(method, "__overrides__")}
     return {name: " ".join(inspect.cleandoc(method.__doc__).split()) for name, method in marked.items()}
 

@@ -1,4 +1,4 @@
-"""What a Kafka client's error means, as one sentence for a person: which right is missing, and how it is given.
+"""The meaning of a Kafka client's error, as one sentence for a person: which right is missing, and how it is given.
 
 No sentence repeats a setting: credentials never get here.
 """

@@ -1,4 +1,4 @@
-"""What a leader makes of all members' bytes: who they are, what they want, and what the strategy's memory claims.
+"""A leader's reading of all members' bytes: their names, their wishes, and the claims of the strategy's memory.
 
 The layouts of Kafka's own strategies are read for all members together; a codec of another kind, or of your own, is
 asked member by member.
@@ -30,7 +30,7 @@ log = logging.getLogger("apportion.clients")
 
 @dataclass(frozen=True, eq=False)
 class Memories:
-    """What the leader takes M members to remember; the columns of ``Claim``.
+    """The memories of M members, as the leader takes them; the columns of ``Claim``.
 
     owned
         The claims of each member, as lists in the subscriptions' buffer; or member by member, where a codec was asked.
@@ -48,7 +48,7 @@ class Memories:
 
 
 class JoinedGroup:
-    """The members of one JoinGroup answer, in its order, with what they sent.
+    """The members of one JoinGroup answer, in its order, with the bytes they sent.
 
     A member whose bytes are no subscription is named in the log, and wants nothing. Of a member that is listed twice
     the last entry counts: what the first were given would be read by nobody.
@@ -65,7 +65,7 @@ class JoinedGroup:
 
     @cached_property
     def subscriptions(self) -> SubscriptionColumns:
-        """What all members sent, in columns."""
+        """All members' bytes, in columns."""
         subscriptions = read_subscription_columns(self.sent)
         for m, reason in subscriptions.refused.items():
             log.warning(
@@ -88,7 +88,7 @@ class JoinedGroup:
         )
 
     def memories(self, codec: UserDataCodec, *, cooperative: bool = False) -> Memories:
-        """What the strategy's codec reads; a member whose memory is unreadable is named in the log.
+        """The memories that the strategy's codec reads; a member whose memory is unreadable is named in the log.
 
         cooperative
             What members hold is what their subscriptions own, whatever the codec makes of it: a partition that is not
@@ -105,7 +105,7 @@ class JoinedGroup:
 
 
 def _facts(sent: SubscriptionColumns, memories: Memories, declared: Mapping[str, Fact]) -> dict[str, Ints]:
-    """Fact to (M,) what members say, in their memory or behind it; the default where that is nothing, or cannot be."""
+    """Fact to (M,) the members' values, in their memory or behind it; the default if that is nothing, or cannot be."""
     facts = {"capacity": _capacities(sent), **memories.facts}
     foreign = declared.keys() - facts.keys()
     if foreign - MEMBER_FIELDS.keys():
@@ -116,7 +116,7 @@ def _facts(sent: SubscriptionColumns, memories: Memories, declared: Mapping[str,
 
 
 def _capacities(sent: SubscriptionColumns) -> Ints:
-    """(M,) the capacity at the end of each member's user data; 1 where there is none, or none that can be."""
+    """(M,) the capacity at the end of each member's user data; 1 if there is none, or an impossible one."""
     capacity = np.ones(len(sent.data_size), dtype=np.int64)
     if int(sent.data_size.max(initial=0)) < CAPACITY_SIZE:
         return capacity
@@ -163,7 +163,7 @@ def _in_subscription(sent: SubscriptionColumns) -> Memories:
 
 
 def _sticky(sent: SubscriptionColumns, at: Ints, size: Ints) -> tuple[HeldLists, Ints, list[int]]:
-    """A sticky memory in ``size`` (M,) bytes at ``at`` (M,): what is owned, its generation, whose bytes are none.
+    """A sticky memory in ``size`` (M,) bytes at ``at`` (M,): the partitions, their generation, whose bytes are none.
 
     As ``read_sticky`` does: a list and a generation, else a list alone, each with any tail; else kafka-python's form,
     an int16 version 1 before them, which must explain every byte.
@@ -239,7 +239,7 @@ def _one_by_one(codec: UserDataCodec, sent: SubscriptionColumns) -> Memories:
 
 
 def _read(codec: UserDataCodec, subscription: Subscription) -> Claim:
-    """What the codec makes of a member; nothing where it raises, or claims what no array of numbers can hold."""
+    """The codec's reading of a member; nothing if it raises, or claims numbers that no array can hold."""
     try:
         claim = codec.read(subscription)
         array("i", [-1 if claim.generation is None else claim.generation])

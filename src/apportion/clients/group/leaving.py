@@ -1,4 +1,4 @@
-"""Leave a group so that nobody waits: hand over while you read on, and go once you hold nothing."""
+"""Leave a group without making any member wait: hand over while you read on, and go once you hold nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member says of itself: numbers, or functions that are asked at each join."""
+"""A member's facts about itself: numbers, or functions that are asked at each join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one member brings along beside its strategy: the same for every client."""
+"""One member's settings next to its strategy: the same for every client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OffsetFeed(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What one member brings along beside its strategy.
+    """One member's settings next to its strategy.
 
     rack
         Its ``client.rack``; None unknown.

@@ -1,4 +1,4 @@
-"""Which strategy a group ends up with, and who stands in the way where there is none.
+"""Which strategy a group ends up with, and which member is in the way if there is none.
 
 Kafka's broker takes a strategy that every member supports; each member votes for the first of those in its own list,
 and the most votes win. A member that shares none with the group is refused, and all it hears is
@@ -48,7 +48,7 @@ def chosen(lists: Mapping[str, Sequence[str]]) -> str:
 
 
 def names_itself(leader: str | None, member_id: str, instance_id: str | None) -> bool:
-    """Whether an answer to JoinGroup names as leader what the static member was before it restarted.
+    """Whether an answer to JoinGroup names as leader the static member's id before it restarted.
 
     The broker makes a static member's id of its instance id, a dash and a UUID.
 
@@ -63,7 +63,7 @@ def names_itself(leader: str | None, member_id: str, instance_id: str | None) ->
 def refused(
     group: str, ours: Iterable[str], theirs: str, members: Iterable[str], protocol_type: str, state: str = ""
 ) -> str:
-    """Why the broker refused a member, as far as it tells: what each side has.
+    """Why the broker refused a member, as far as it says: the protocols of each side.
 
     theirs
         The strategy that the group uses now; "" where it cannot be seen.

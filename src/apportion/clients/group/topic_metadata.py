@@ -1,4 +1,4 @@
-"""What a client's metadata say of topics, as a leader needs it: numbers of partitions, and racks of replicas.
+"""The part of a client's metadata about topics that a leader needs: numbers of partitions, and racks of replicas.
 
 A cluster has hundreds of thousands of partitions and few different lists of brokers that hold them, so each distinct
 list is looked at once.
@@ -86,7 +86,7 @@ class ClientMetadata:
 def describe_topics(
     cluster: ClientMetadata, topics: Iterable[str], *, racks: bool
 ) -> tuple[dict[str, Topic], ReplicaRacks | None]:
-    """The topics that are known: how many partitions, or entries; and the racks, where they are asked for."""
+    """The topics that are known: how many partitions, or entries; and the racks, if they are asked for."""
     tables: Mapping[str, Collection[int]] = cluster.tables()[0]
     known = {topic: tables[topic] for topic in topics if topic in tables}
     counts, sums = list(map(len, known.values())), list(map(sum, known.values()))

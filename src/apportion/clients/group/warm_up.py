@@ -53,7 +53,7 @@ Place = tuple[str, int]
 
 
 def checksum(announced: bytes) -> int:
-    """The number by which a member says that it is ready for what was told; from 1."""
+    """The number by which a member says that it is ready for its announced partitions; from 1."""
     return crc32(announced) or 1
 
 
@@ -63,7 +63,7 @@ def checksum(announced: bytes) -> int:
 def stays_until_warm(
     group: Group, owner: Ints, held_back: Bools, joined: JoinedGroup, row_of: Ints
 ) -> tuple[Bools, dict[int, bytes]]:
-    """(P,) what its old owner keeps in this round, and what members that warm up are told, by their index.
+    """(P,) the partitions that old owners keep in this round, and the orders for members that warm up, by their index.
 
     owner, held_back
         (P,) the target, and what of it somebody else holds.
@@ -87,7 +87,7 @@ def stays_until_warm(
 
 
 def tell(answer: bytes, announced: bytes) -> bytes:
-    """A member's assignment, with what it will get behind it."""
+    """A member's assignment, with its future partitions behind it."""
     return write_assignment(replace(read_assignment(answer), user_data=announced))
 
 
@@ -95,7 +95,7 @@ def tell(answer: bytes, announced: bytes) -> bytes:
 
 
 class WarmUp:
-    """One member's side: what it was told that it will get, and the work that makes it ready, in a thread of its own.
+    """One member's side: its announced partitions, and the work that makes it ready, in a thread of its own.
 
     work
         Called with topics and partition ids that are new; what it raises is logged, and they count as ready.
@@ -114,7 +114,7 @@ class WarmUp:
         self._warming: frozenset[Place] = frozenset()
 
     def fact(self) -> int:
-        """What this member says at its next join."""
+        """This member's words at its next join."""
         return self._ready
 
     def assigned(self, given: Assignment) -> None:
@@ -129,7 +129,7 @@ class WarmUp:
         self._assigned = user_data, frozenset(_places(given.partitions))
 
     def look(self) -> tuple[bool, set[Place]]:
-        """Begin what is to be done; whether to join again, being ready, and what is worked on, or warm and to come."""
+        """Begin the work; whether to join again, being ready, and which tasks are worked on, or warm and to come."""
         user_data, given = self._assigned
         coming = set(_places(read_sticky(user_data).owned)) if user_data else set()
         late = self._until is not None and time.monotonic() >= self._until
