@@ -38,7 +38,7 @@ NEARLY: Final = 0.9
 
 
 def _advisable(p: Plan, kind: str | None = None) -> bool:
-    """Whether the group could be told to take this strategy: not one that places state; and one that the broker runs
+    """Whether the group could be given this strategy: not one that places state; and one that the broker runs
     where the broker assigns (KIP-848), and there alone.
     """
     traits = traits_of(known().get(p.assignor))
@@ -182,7 +182,7 @@ def _check_settings(strategies: Sequence[Assignor], settings: Mapping[str, str])
 
 
 def _rank(p: Plan, running: str | None = None) -> tuple[Fraction, int, int, int, bool, bool, bool, str]:
-    """Fairest, then nearest, stillest, least loaded with lag; of equals one that members run, that stops nobody, and
+    """Fairest, then nearest, stillest, least loaded with lag; of equals one that members run, that stops no member, and
     that the group runs now.
     """
     m = p.measures
@@ -192,7 +192,7 @@ def _rank(p: Plan, running: str | None = None) -> tuple[Fraction, int, int, int,
 
 
 def _load_cost(p: Plan) -> Fraction:
-    """The sum of squared loads, over capacities where they differ."""
+    """The sum of squared loads, over capacities if they differ."""
     return Fraction(p.measures.get("load_cost", p.measures["load_squares"]))
 
 
@@ -250,7 +250,7 @@ def _advise(comparison: Comparison, fairest: Plan) -> list[str]:
 
 
 def _runs_by_lag(comparison: Comparison, fairest: Plan) -> Plan | None:
-    """The plan of the strategy that the group runs, where that looks at lag and is as fair as the fairest.
+    """The plan of the strategy that the group runs, if that looks at lag and is as fair as the fairest.
 
     Lag comes and goes: who is told to leave such a strategy the minute all is read is told to take it again the next.
     """
@@ -262,7 +262,7 @@ def _runs_by_lag(comparison: Comparison, fairest: Plan) -> Plan | None:
 
 
 def _in_a_consumer(p: Plan) -> list[str]:
-    """How the strategy is written in a Python consumer, where that is more than its name."""
+    """How the strategy is written in a Python consumer, if that is more than its name."""
     if server_side(p):
         return []
     looks_at_lag = "lag" in p.proof
@@ -309,7 +309,7 @@ def _shared(m: dict[str, int]) -> str:
 
 
 def every_plan(group: Group) -> list[Plan]:
-    """What every strategy would do now; those that cannot are left out."""
+    """Every strategy's plan now; strategies that have none are left out."""
     planned: list[Plan] = []
     if not group.M:
         return planned

@@ -1,4 +1,4 @@
-"""Which strategy counts where nobody names one: in our calls and commands, and in Kafka's own clients and brokers."""
+"""Which strategy counts if none is named: in our calls and commands, and in Kafka's own clients and brokers."""
 
 from typing import Final
 

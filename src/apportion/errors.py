@@ -30,10 +30,10 @@ def _public(error: type[Error]) -> type[Error]:
 
 @_public
 class ApportionError(Exception):
-    """What apportion found wrong, in one sentence for a person."""
+    """The fault that apportion found, in one sentence for a person."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """By what it says: a pool of processes hands an error on so, whatever its constructor takes."""
+        """By its sentence: a pool of processes hands an error on so, with any arguments of its constructor."""
         return _as_raised, (type(self), self.args, vars(self))
 
 
@@ -58,13 +58,13 @@ class BadInput(ApportionError):
         self.where, self.found, self.needed = where, found, needed
 
     def to_dict(self) -> dict[str, str]:
-        """The error as it stands on a line of a batch."""
+        """The error as it is on a line of a batch."""
         return {"where": self.where, "found": self.found, "needed": self.needed}
 
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Bad input in the block is told with the file, or whatever else, that it stands in."""
+    """Bad input in the block is reported with the file, or other source, that it is in."""
     try:
         yield
     except BadInput as error:
@@ -110,7 +110,7 @@ class UnreadableBytes(ApportionError):
 
 @_public
 class BrokenAssignor(ApportionError):
-    """A strategy's answer gives a partition to nobody real, or to one who does not want it."""
+    """A strategy's answer gives a partition to no real member, or to one who does not want it."""
 
 
 @_public
@@ -123,7 +123,7 @@ class MissingExtra(ApportionError):
 
 
 def install_command(extra: str) -> str:
-    """What brings an extra's libraries, by their own names: right after an install from a clone, a wheel or an index.
+    """The command that installs an extra's libraries by name: right after an install from a clone, a wheel or an index.
 
     >>> install_command("flow")
     "pip install 'ortools>=9.12'"

@@ -45,7 +45,7 @@ def plan(
 
 
 def checked(group: Group, assignor: Assignor) -> Answer:
-    """A strategy's answer to a group, without the plan around it; ``BrokenAssignor`` where it is none."""
+    """A strategy's answer to a group, without the plan around it; ``BrokenAssignor`` if it is none."""
     answer = assignor.assign(group.with_facts(facts_of(assignor)))
     if not isinstance(answer, Answer):
         answer = Answer(answer)
@@ -67,7 +67,7 @@ def strategy_of(assignor: str | Assignor, settings: Mapping[str, Any] | None = N
 
 
 def check_owners(name: str, group: Group, owner: Ints) -> None:
-    """Raise ``BrokenAssignor`` unless the answer names, for each partition, nobody or a member that wants it."""
+    """Raise ``BrokenAssignor`` unless the answer names, for each partition, no member or one that wants it."""
     if not isinstance(owner, np.ndarray) or owner.shape != (group.P,) or owner.dtype.kind != "i":
         raise BrokenAssignor(
             f"the assignor {name!r} answered {_shape(owner)} to a group of {group.P} partitions; "

@@ -31,17 +31,17 @@ Limits = dict[str, int | float | bool]
 
 
 def facts_of_plan(plan: Plan) -> dict[str, Any]:
-    """What the limits look at: see ``_facts``; and the goals that are not proved optimal."""
+    """The inputs of the limits: see ``_facts``; and the goals that are not proved optimal."""
     return {**_facts(plan.group, plan.owner, plan.measures), "require-proof": _unproved(plan.proof)}
 
 
 def facts_of_owners(group: Group) -> dict[str, Any]:
-    """What the limits look at, of the present owners, of which nothing is proved and nothing moves."""
+    """The inputs of the limits for the present owners: nothing about them is proved and nothing moves."""
     return _facts(group, group.owner, measure_now(group))
 
 
 def facts_of_nobody(group: Group) -> dict[str, Any]:
-    """What the limits look at of a group without members: all that is unread waits, and no partition has an owner."""
+    """The inputs of the limits for a group without members: all that is unread waits, and no partition has an owner."""
     lag = observed_lag(group)
     facts = dict.fromkeys(("max-moves", "max-skew", "max-lag-share", "max-topic-share", "max-double-readers"), 0)
     known = lag != UNKNOWN
@@ -52,7 +52,7 @@ def facts_of_nobody(group: Group) -> dict[str, Any]:
 
 
 def facts_untold(group: Group) -> dict[str, Any]:
-    """What the limits look at of a group whose table does not tell who reads: no figure, and why."""
+    """The inputs of the limits for a group whose table does not show the readers: no figure, and why."""
     lag = observed_lag(group)
     total = f", so not with whom its lag of {lag[lag != UNKNOWN].sum():,} is" if (lag != UNKNOWN).any() else ""
     why = f"a table that does not show which member reads{total}"
@@ -115,7 +115,7 @@ def _of_measures(m: Mapping[str, int]) -> dict[str, Any]:
 
 
 def facts_of_saved(saved: SavedPlan) -> dict[str, Any]:
-    """The figures of a saved plan; a limit on what it does not tell is an error when it is asked for."""
+    """The figures of a saved plan; a limit on a missing one is an error when it is asked for."""
     facts = {**_of_measures(saved.measures), "require-proof": _unproved(saved.proof)}
     facts["max-topic-share"] = _saved_share(saved)
     if "load_cost" in saved.measures:
@@ -169,7 +169,7 @@ def breaches(limits: Limits, facts: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _rounded(fact: float | Fraction, limit: float) -> int | float:
-    """To four places, or to as many as it takes to tell the figure from the limit below it."""
+    """To four places, or as many as it takes to distinguish the figure from the limit below it."""
     if isinstance(fact, int):
         return fact
     roundings = (round(float(fact), places) for places in range(4, 17))

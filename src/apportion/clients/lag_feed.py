@@ -86,7 +86,7 @@ class LagFeed:
         return f"LagFeed({self.group!r}, every_s={self.every_s}, max_age_s={self.max_age_s})"
 
     def start(self) -> Self:
-        """Begin to fetch; again, where the feed was closed."""
+        """Begin to fetch; again, if the feed was closed."""
         if self._thread is None or self._over.is_set():
             self._wake, self._over = threading.Event(), threading.Event()  # those of a thread that ends are its own
             events, name = (self._wake, self._over), f"lag of {self.group}"
@@ -95,7 +95,7 @@ class LagFeed:
         return self
 
     def close(self) -> None:
-        """Stop; does not wait for a fetch that is on its way. The thread ends, and closes what it fetched with."""
+        """Stop; does not wait for a fetch that is on its way. The thread ends, and closes its connections."""
         self._over.set()
         self._wake.set()
 
@@ -107,11 +107,11 @@ class LagFeed:
 
     @property
     def asked_s(self) -> float | None:
-        """``time.monotonic()`` at which the newest offsets were asked for; None where there are none yet."""
+        """``time.monotonic()`` at which the newest offsets were asked for; None if there are none yet."""
         return None if self._newest is None else self._newest[0]
 
     def table(self, topics: Iterable[str]) -> tuple[Table, str | None]:
-        """Offsets of the topics as far as known and fresh, and what is missing, in words; returns at once."""
+        """Offsets of the topics as far as known and fresh, and the missing ones, in words; returns at once."""
         wanted = set(topics)
         if not wanted <= self._topics:
             self._topics |= wanted
@@ -205,7 +205,7 @@ class _AdminOffsets:
                 time.sleep(0.2)
 
     def heed(self, group: str, on_nudge: Callable[[], bool]) -> None:
-        """Look whether somebody nudged the group, and mark the nudge where ``on_nudge`` takes it; never raises."""
+        """Look for a nudge of the group, and mark it if ``on_nudge`` takes it; never raises."""
         try:
             nudge = nudge_commit.newest(self._admin, group)
             if nudge is not None and nudge.waits and on_nudge():

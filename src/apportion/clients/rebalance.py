@@ -1,4 +1,4 @@
-"""What happened at a rebalance: the record that ``on_plan`` gets, and one structured log line."""
+"""The events of a rebalance: the record that ``on_plan`` gets, and one structured log line."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PlannedRebalance:
 
     @cached_property
     def assignment(self) -> Assignment:
-        """Member to topic to partition ids: what this round gave; empty where the broker assigned."""
+        """Member to topic to partition ids: this round's assignment; empty if the broker assigned."""
         if self.plan is None or self.owner is None:
             return {}
         return owners_to_names(self.plan.group, self.owner)
@@ -78,7 +78,7 @@ class PlannedRebalance:
         return cls(group, generation, assignor, 0, 0, 0, 0, 0, 0, 0, why, {}, 0.0, None, foreign=True)
 
     def to_dict(self) -> dict[str, Any]:
-        """All numbers and words, ready for JSON: not the plan, nor who owns what."""
+        """All numbers and words, ready for JSON: not the plan, nor the owners."""
         fields_of = vars(self)
         values = {name: fields_of[name] for name in _TOLD}
         values["proof"], values["ms"] = dict(self.proof), round(self.ms, 3)
@@ -139,7 +139,7 @@ def record(
 
 
 class LeadersView(NamedTuple):
-    """What a leader saw of a group, as in ``Group``: members, topics, sizes (T,); without the group's larger arrays.
+    """A leader's view of a group, as in ``Group``: members, topics, sizes (T,); without the group's larger arrays.
 
     subscriptions
         The distinct ones and which one each member has.
@@ -156,7 +156,7 @@ class LeadersView(NamedTuple):
 
     @classmethod
     def of(cls, group: Group, withheld: bool) -> LeadersView:
-        """What counts of a group for the next time."""
+        """The part of a group that counts for the next time."""
         sizes = (group.start[1:] - group.start[:-1]).tolist()
         subscriptions = (group.subscriptions, group.subscription_of)
         return cls(group.topics, sizes, group.members, group.instance_ids, subscriptions, withheld)
@@ -173,17 +173,17 @@ class LeadersView(NamedTuple):
 
 
 class Causes:
-    """Tells why a leader had to plan, by what it saw the last time."""
+    """Says why a leader had to plan, by the group it saw the last time."""
 
     def __init__(self) -> None:
         self._seen: LeadersView | None = None
 
     def remember(self, seen: LeadersView) -> None:
-        """What counts for the next time."""
+        """The part that counts for the next time."""
         self._seen = seen
 
     def why(self, seen: LeadersView) -> str:
-        """In words, for the log; what was seen is remembered for the next time."""
+        """In words, for the log; the group is remembered for the next time."""
         before, self._seen = self._seen, seen
         if before is None:
             return "this member leads now"
@@ -192,7 +192,7 @@ class Causes:
 
 
 def _compare(before: LeadersView, now: LeadersView) -> list[str]:
-    """What differs, in words."""
+    """The differences, in words."""
     old, new = before.label(), now.label()
     reasons = [] if old == new else [_count("joined", set(new) - set(old)), _count("left", set(old) - set(new))]
     reasons.append(_count("changed its topics", _changed(before, now, old, new)))

@@ -209,7 +209,7 @@ class TaskRunner:
 
     @property
     def active(self) -> list[Task]:
-        """Tasks that run here now: what ``poll`` may give records of."""
+        """Tasks that run here now: those whose records ``poll`` may give."""
         return sorted(self._ledger.running)
 
     @property
@@ -242,7 +242,7 @@ class TaskRunner:
         return self._ledger.running[task]
 
     def poll(self, timeout_ms: int = 100, max_records: int | None = None) -> dict[Task, list[Any]]:
-        """Records of running tasks, partition by partition in order; what the group wants is done meanwhile.
+        """Records of running tasks, partition by partition in order; the group's orders are followed meanwhile.
 
         None are given of a task whose last commit the brokers have not answered yet, nor of any while this member does
         not hear from its group: what cannot be committed is not piled up.
@@ -282,7 +282,7 @@ class TaskRunner:
         partition: int | None = None,
         headers: Headers | None = None,
     ) -> None:
-        """Send a record to another topic with the next commit; exactly once, where that is the guarantee.
+        """Send a record to another topic with the next commit; exactly once, if that is the guarantee.
 
         It belongs to all that ``poll`` gave since the last commit: where a part of that is lost to another member, it
         is not sent, and all is done again.
@@ -399,7 +399,7 @@ class TaskRunner:
 
 
 def _check_settings(consumer: Mapping[str, Any], guarantee: Guarantee) -> None:
-    """Refuse what the runner sets itself, and what all three of its clients need.
+    """Refuse settings that the runner sets itself, and require those that all three of its clients need.
 
     Raises
         BadInput

@@ -1,4 +1,4 @@
-"""A recorded real cluster that ships with the package: what ``apportion demo`` shows, made anew by ``make record``.
+"""A recorded real cluster that ships with the package: the data of ``apportion demo``, recorded by ``make record``.
 
 ``dump()`` is the folder: ``records/``, ``ends.parquet`` and ``topics.parquet`` are the dump; ``truth/`` is Kafka's own
 word on the same cluster, for tests. ``rows()`` reads the dump's tables as text, which needs no Arrow. Who played in it

@@ -95,7 +95,7 @@ class Carrier:
         self.due_s = time.monotonic()
 
     def announce(self) -> None:
-        """Say the plan again: the broker behind may have forgotten what the group follows."""
+        """Say the plan again: the broker behind may have forgotten it."""
         self.to_say, self.due_s = True, time.monotonic()
 
     def leave(self, epoch: int = LEAVE) -> None:
@@ -149,7 +149,7 @@ class Carrier:
             self._taken_up(fields, answer, connection, now_s)
 
     def _taken_up(self, fields: Mapping[str, Any], answer: Mapping[str, Any], connection: object, now_s: float) -> None:
-        """The broker knows it and what it said; a plan that was given since is still to be said."""
+        """The broker knows it and its words; a newer plan is still to be sent."""
         joins, said = not self.joined, plan_text.joining(self.text).items() <= fields.items() or not self.text
         moved = self.connection is not None and self.connection is not connection
         self.epoch, self.connection, self.trouble = answer["member_epoch"], connection, ""

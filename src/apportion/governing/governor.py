@@ -1,4 +1,4 @@
-"""One group's governor: it plans the group as it was seen, has carriers bring the plan, and reads back what follows.
+"""One group's governor: it plans the group as seen, has carriers bring the plan, and reads the result back.
 
 It does no I/O. ``step`` takes the group as one look at the cluster shows it, and leaves what is to be sent with the
 carriers, whose heartbeats run by themselves (``heart``). While no governor is there nothing moves, and members that die
@@ -41,7 +41,7 @@ RESOLVED_S: Final = 15.0
 
 
 def without_class(cluster: Cluster) -> dict[str, str]:
-    """Each broker that has not the class among its ``group.consumer.assignors``, and what it has.
+    """Each broker that lacks the class among its ``group.consumer.assignors``, and the classes it has.
 
     A member that names an assignor which its coordinator's broker lacks ends for good, so every broker is asked.
 
@@ -66,7 +66,7 @@ def without_class(cluster: Cluster) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Governed:
-    """What one pass came to for a group, for logs, metrics and tests.
+    """The result of one pass for a group, for logs, metrics and tests.
 
     at
         When, seconds since 1970.
@@ -114,7 +114,7 @@ class Governor:
     _since_s: float | None = None
 
     def step(self, seen: GroupToGovern) -> Governed:
-        """Take one look at the group, and have a plan published where it differs from the one that is carried."""
+        """Take one look at the group, and have a plan published if it differs from the one that is carried."""
         if self.follows and seen.mark is not None and seen.mark == self._mark:
             return Governed(time.time(), "unchanged", self._number, 0, len(self._plan.members if self._plan else ()))
         foreign = self._foreign(seen.sighting)
@@ -169,7 +169,7 @@ class Governor:
     # -- what became of the last plan ---------------------------------------------------------------------------------
 
     def _heard(self, carried: Carried) -> Governed | None:
-        """What the carriers met with since the last pass; None where they carry what they should."""
+        """The carriers' trouble since the last pass; None if they carry the right plan."""
         if not self.carriers:
             return None
         if not all(carrier.settled for carrier in self.carriers):
@@ -198,7 +198,7 @@ class Governor:
         return [(seat, part) for seat, part in carried if seat["member_id"] not in own and part.number >= number]
 
     def _not_followed(self, raw: Mapping[str, Any], carried: Carried) -> str:
-        """Why the target, which was computed with our plan, is another one; "" where it is the plan's."""
+        """Why the target, which was computed with our plan, is another one; "" if it is the plan's."""
         plan = self._plan
         numbers = {part.number for seat, part in carried if seat["member_id"] in self._own_ids()}
         if plan is None or numbers != {plan.number} or not differences(plan, raw):
@@ -213,7 +213,7 @@ class Governor:
         )
 
     def _foreign(self, seen: Sighting) -> str:
-        """Why the group is not to be governed as it is now; "" where it is."""
+        """Why the group is not to be governed as it is now; "" if it is."""
         if seen.protocol == CLASSIC and self.rule.convert:
             if seen.assigned_data:
                 return f"{self.group} is classic, and its assignments carry user data: the broker would not convert it"
@@ -234,7 +234,7 @@ class Governor:
         self._publish(GovernedPlan(self._next_number(carried), RELEASE, members, (), {}), raw, carried)
 
     def leave(self, epoch: int = LEAVE) -> None:
-        """Leave: what the brokers remember stays in force until the group changes hands.
+        """Leave: the plan in the brokers' memory stays in force until the group changes hands.
 
         epoch
             ``HAND_OVER`` leaves the plan in the group until the session ends, so that a successor finds it.
@@ -245,7 +245,7 @@ class Governor:
         self.carriers, self._plan, self._said, self._mark = [], None, None, None
 
     def _why_not(self, plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> str | None:
-        """Why the plan is not published: "" where it is the one that is carried; None where it shall be."""
+        """Why the plan is not published: "" if it is the one that is carried; None if it will be."""
         was = self._plan
         if was is None or not all(carrier.joined for carrier in self.carriers):
             return None

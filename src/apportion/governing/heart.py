@@ -1,4 +1,4 @@
-"""The carriers' heartbeats, each when it is due, on a connection and a thread of their own, whatever else is going on.
+"""The carriers' heartbeats, each when it is due, on a connection and a thread of their own, independent of all else.
 
 kafka-python runs the connections' loop in a thread. On it runs a line for each coordinator, which sends the heartbeat
 of the carrier that has been due longest, so many at once and no more: so joins and publications are spread, a carrier
@@ -26,7 +26,7 @@ GAPS_S: Final = 60
 
 
 class Heart:
-    """Sends what carriers have to say until it is closed.
+    """Sends the carriers' words until it is closed.
 
     cluster
         A connection that nobody else uses: a long answer would hold up the heartbeats behind it.
@@ -118,7 +118,7 @@ class Heart:
         self._push(node, carrier)
 
     async def _located(self, groups: list[str]) -> dict[str, str]:
-        """Have the client know who coordinates groups; why not, of each, if it is not told."""
+        """Have the client know who coordinates groups; for each unknown one, why."""
         try:
             await self.cluster._admin._find_coordinator_ids(groups)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""What governors look at: their groups and what those want, and offsets only if a strategy asks for lag."""
+"""The inputs of governors: their groups and the wishes of those, and offsets only if a strategy asks for lag."""
 
 from __future__ import annotations
 

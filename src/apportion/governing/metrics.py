@@ -1,4 +1,4 @@
-"""What a governor says of itself: metrics in Prometheus' text, ``/healthz``, and the port that both are asked at."""
+"""A governor about itself: metrics in Prometheus' text, ``/healthz``, and the port that both are asked at."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def health(governing: Governing, interval_s: float) -> str:
 
 @contextmanager
 def listening(address: str, governing: Governing, interval_s: float) -> Iterator[int]:
-    """Answer ``/metrics`` and ``/healthz`` for the block; the port is its own where 0 was asked for.
+    """Answer ``/metrics`` and ``/healthz`` for the block; the port is its own if 0 was asked for.
 
     Raises
         BadInput: the address is none, or cannot be listened at.

@@ -1,4 +1,4 @@
-"""What a strategy wants of a governed group in the terms of a plan, and what that changes."""
+"""A strategy's wishes for a governed group in the terms of a plan, and the changes that they make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from apportion.wire.plan_text import PROMISES, TOPICS_WHOLE, GovernedPlan, Membe
 
 
 def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number: int) -> GovernedPlan:
-    """What the strategy wants of a group, in the plan's terms; topics whose id is not known are left out."""
+    """The strategy's wishes for a group, in the plan's terms; topics with an unknown id are left out."""
     owner = checked(group, rule.assignor).owner
     fields = raw["members"]
     rank_of = {member: at for at, member in enumerate(sorted(group.members))}
@@ -49,7 +49,7 @@ def _turn(priority: int | None) -> tuple[bool, int]:
 
 
 def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook:
-    """What the plan does to the heaviest member, in messages left to read for each of its capacity."""
+    """The plan's effect on the heaviest member, in messages left to read for each of its capacity."""
     owner = np.full(group.P, NOBODY)
     ids, at = raw.get("topic_ids", {}), {member: number for number, member in enumerate(group.members)}
     for p in range(group.P):

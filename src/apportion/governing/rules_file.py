@@ -54,7 +54,7 @@ class FactRule:
     value: int | None = None
 
     def of(self, member: Mapping[str, Any]) -> int | None:
-        """The fact of a member of group.json; None where the rule is not about it."""
+        """The fact of a member of group.json; None if the rule is not about it."""
         whole = str(member.get(self.by) or "")
         match = self.pattern.fullmatch(whole)
         if match is None or self.value is not None:

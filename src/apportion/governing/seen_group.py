@@ -1,4 +1,4 @@
-"""A group of a look as its governor takes it: by what members are to have, not by what they still hold."""
+"""A group of a look as its governor takes it: by the members' targets, not by the partitions they still hold."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Carried = Sequence[tuple[Mapping[str, Any], PlanPart]]
 
 
 class GroupToGovern:
-    """One group; what costs time is made when it is asked for, since most groups are as they were.
+    """One group; expensive parts are made when they are asked for, since most groups are as they were.
 
     carried
         By whom, and what.
@@ -42,7 +42,7 @@ class GroupToGovern:
 
     @cached_property
     def sighting(self) -> Sighting:
-        """The group with the broker's target in the place of what members hold."""
+        """The group with the broker's target in the place of the members' present partitions."""
         facts = self.group.facts
         targets = facts.get("targets", {})
         members = {
@@ -62,7 +62,7 @@ class GroupToGovern:
         return any(self.group.facts.get("expressions", {}).values())
 
     def _topics(self, member: str, known: Sequence[str]) -> list[str]:
-        """What a member wants: a plan that gives it nothing must not be the reason why it is never given anything.
+        """A member's wishes: a plan that gives it nothing must not be the reason why it is never given anything.
 
         Of its expression a broker tells only what it was given. So it is matched with the topics that others of the
         group want; what Python and the brokers (RE2J) read differently stays unknown until the brokers give it.

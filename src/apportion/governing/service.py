@@ -46,7 +46,7 @@ PATIENCE_S: Final = 30.0
 
 @dataclass
 class Counts:
-    """What a governor says of itself: see ``metrics``.
+    """A governor about itself: see ``metrics``.
 
     began_at, looked_at
         When this governor began, and when its last look at the cluster ended, seconds since 1970.
@@ -71,7 +71,7 @@ class Counts:
 def governing(
     bootstrap: str, properties: Properties | None, looks: Cluster, selection: Selection, key: bytes | None = None
 ) -> Iterator[Governing]:
-    """A governor with a name that no other has, on a connection for its heartbeats; whoever calls it closes it."""
+    """A governor with a name that no other has, on a connection for its heartbeats; the caller closes it."""
     name = f"{INSTANCE}-{uuid4().hex[:12]}"
     at_once = 2 * AT_ONCE  # kafka-python refuses what is beyond
     with connect(bootstrap, properties, client_id=name, max_in_flight_requests_per_connection=at_once) as beats:
@@ -137,7 +137,7 @@ class Governing:
         return sorted({self.me, *(m["client_id"] for m in members if m["rack"] == self.member.rack)})
 
     def _step(self, name: str, seen: Round) -> Governed:
-        """One group; what goes wrong with it is said, and the others go on."""
+        """One group; its errors are reported, and the others go on."""
         rule = self.selection.rule_of(name)
         if rule is None:
             return _failed(f"no [[group]] of --config is about {name}")
@@ -163,7 +163,7 @@ class Governing:
         return future.result()
 
     def _announce(self, leaders: Mapping[int, tuple[int, int]]) -> None:
-        """Have the plan said again where a group's records have another leader: it knows members, and no plan."""
+        """Have the plan said again if a group's records have another leader: it knows members, and no plan."""
         before, self._leaders = self._leaders, leaders
         for name, governor in self.governors.items() if before else ():
             partition = partition_of_group(name, len(leaders)) if leaders else -1
@@ -297,5 +297,5 @@ def _holders(seen: Round) -> dict[str, str]:
 
 
 def _cohort(selection: Selection) -> str:
-    """What governors of the same rules have in common, so that none is counted for groups that it does not govern."""
+    """The common part of governors with the same rules, so that none is counted for groups that it does not govern."""
     return hashlib.sha256(repr(selection).encode()).hexdigest()[:16]

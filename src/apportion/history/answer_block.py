@@ -1,4 +1,4 @@
-"""Rows of what-ifs of many groups of one structure as arrays: what a column of ``gold/whatif`` is made from."""
+"""Rows of what-ifs of many groups of one structure as arrays: the source of a column of ``gold/whatif``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What groups have in common whose broker assigns: members, targets and what is held come in records of their own.
+"""The common part of groups whose broker assigns: members, targets and assignments come in records of their own.
 
 Several bumps of the epoch may pass before one target comes, and none comes for a group that emptied: there the record
 of the group completes the epoch itself.
@@ -81,7 +81,7 @@ class BrokerAssigned(ABC):
         return epoch
 
     def _generation(self, event: GroupRecord, number: int) -> Generation | None:
-        """The generation that the targets come to; None in a kind where nobody owns anything."""
+        """The generation of the targets; None in a kind without owners."""
         return None
 
     def _completed(
@@ -101,7 +101,7 @@ class BrokerAssigned(ABC):
 
     @abstractmethod
     def present_members(self) -> tuple[GenerationMember, ...]:
-        """The members with what they hold now."""
+        """The members with their present partitions."""
 
     @property
     def stands(self) -> bool:
@@ -110,7 +110,7 @@ class BrokerAssigned(ABC):
 
 
 def member_of(member: str, body: Body, topics: Iterable[str], assigned: Assigned, **more: Any) -> GenerationMember:
-    """A member by the body of its newest record, with what only groups of its kind have."""
+    """A member by the body of its newest record, with the fields that only groups of its kind have."""
     return GenerationMember(
         member,
         tuple(sorted(topics)),

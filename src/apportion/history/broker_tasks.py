@@ -24,7 +24,7 @@ _GROUP, _MEMBER, _TARGET, _TARGET_OF, _CURRENT, _TOPOLOGY = 17, 19, 20, 21, 22, 
 
 
 def standbys_of(generation: Generation) -> int:
-    """Copies that the group asked for in an epoch; none where its records say nothing, or nothing that makes sense."""
+    """Copies that the group asked for in an epoch; none if its records say nothing, or nothing that makes sense."""
     return _standbys(dict(generation.facts.get("settings") or ()))
 
 

@@ -1,4 +1,4 @@
-"""Why a rebalance happened, as far as the records tell."""
+"""Why a rebalance happened, as far as the records show."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CommitInterval:
 
 
 class CommitCadence:
-    """How the members of a group used to commit, which tells a crash from a leave.
+    """How the members of a group used to commit, which distinguishes a crash from a leave.
 
     A member that dies falls silent a whole session timeout before the others are called together; one that leaves is
     called off at once. Where its habit is not known, having committed once, only a silence of about one session counts
@@ -59,7 +59,7 @@ class CommitCadence:
 
     @property
     def known(self) -> bool:
-        """Whether there is any commit to tell by."""
+        """Whether there is any commit to judge by."""
         return bool(self._rows)
 
     def crashed(self, seat: GenerationMember, before: Generation, now: Generation) -> bool:
@@ -84,7 +84,7 @@ def causes(
     counts_now: Mapping[str, int],
     habits: CommitCadence,
 ) -> list[str]:
-    """All that changed between two generations, in a fixed order; ``unknown`` where nothing did.
+    """All that changed between two generations, in a fixed order; ``unknown`` if nothing did.
 
     Epochs of a streams group also tell that the topology changed, the topics (they were made, or grew), or the group's
     settings. Which of several changes came first within one epoch no record tells.

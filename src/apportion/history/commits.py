@@ -1,4 +1,4 @@
-"""A group's commits taken one by one: which stand at the end, and how often they came between the group's records.
+"""A group's commits taken one by one: the last ones, and how often they came between the group's records.
 
 The dump, the pipeline's tables and the server are read by this one rule. A build gathers the same of many groups on
 columns (``spark/standing.py``); a test holds both equal.
@@ -20,7 +20,7 @@ TIME_MAX: Final = (2**63 - 1) // 1000
 
 
 def commit_time(at: int | None) -> int | None:
-    """A commit's time in milliseconds; what no timestamp of the tables can hold is no time.
+    """A commit's time in milliseconds; a time that no timestamp of the tables can hold is no time.
 
     >>> commit_time(1_763_730_000_000), commit_time(2**63 - 1)
     (1763730000000, None)
@@ -51,7 +51,7 @@ class CommitTimes:
         self.counted[after, *partition] = (n + 1, min(first, at), max(last, at))
 
     def intervals(self) -> list[CommitInterval]:
-        """What was counted."""
+        """The counts."""
         return [CommitInterval(*key, *numbers) for key, numbers in self.counted.items()]
 
 
@@ -83,7 +83,7 @@ class GroupCommits:
 
 
 def topic_names(by_commits: Iterable[tuple[str, str]], by_topics: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Topic id to name: what the topics that are there are called, else what commits that carried the id said.
+    """Topic id to name: from the topics that exist, else from commits that carried the id.
 
     by_commits, by_topics
         (topic id, name). Where one id has several names, which no broker gives, the last one by name counts.

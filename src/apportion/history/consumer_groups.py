@@ -1,4 +1,4 @@
-"""The records of a consumer group of the new protocol (KIP-848) folded: members, targets, and what is held now."""
+"""The records of a consumer group of the new protocol (KIP-848) folded: members, targets, and present partitions."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class ConsumerRecords(BrokerAssigned):
 
     @property
     def assignor(self) -> str | None:
-        """The server's strategy; None where nobody is there to ask for one."""
+        """The server's strategy; None if no member is there to ask for one."""
         return server_assignor(self.members.values()) if self.members else None
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What of the topics is not known."""
+        """The unknown facts about topics."""
         return patterns.of_members(body.get("subscribedTopicRegex") for body in self.members.values())
 
     def present_members(self) -> tuple[GenerationMember, ...]:
-        """The members with what they hold now, not their targets."""
+        """The members with their present partitions, not their targets."""
         return self._members(self.current, "assignedPartitions")
 
     def _members(self, table: Mapping[str, Body], lists: str) -> tuple[GenerationMember, ...]:

@@ -24,7 +24,7 @@ Sample = tuple[int, int | None, int | None]
 
 
 def last_heard(groups: int, *records: tuple[Ints, Longs, Bools]) -> Longs:
-    """(groups,) milliseconds when each group left its newest record, ``SILENT`` where none has a time.
+    """(groups,) milliseconds when each group left its newest record, ``SILENT`` if none has a time.
 
     records
         Of each kind: (N,) which group each is of, (N,) its milliseconds, (N,) whether it counts: it stands, and has a

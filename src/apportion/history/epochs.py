@@ -1,4 +1,4 @@
-"""The epochs of a group whose broker assigns, each with what its members were given: rows of ``gold/epochs``.
+"""The epochs of a group whose broker assigns, each with its members' partitions: rows of ``gold/epochs``.
 
 What an epoch gives is its target. A member takes it over one heartbeat after another, and the rest only when its last
 owner has let go, so that it may hold less for a while; what it holds at the end stands in ``gold/groups``. A static

@@ -1,4 +1,4 @@
-"""A group's records folded into the generations that they come to, and into what stands at the end."""
+"""A group's records folded into their generations, and into the state at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apportion.wire.share_streams import STREAMS as STREAMS_TYPES
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A group as it stands after its last record.
+    """A group as it is after its last record.
 
     type
         ``classic``, ``consumer`` (KIP-848), ``simple`` (only commits), ``share`` or ``streams``.
@@ -43,7 +43,7 @@ class Present:
 
 @dataclass
 class Folded:
-    """What a group's records come to: its generations in order, and the present; None where it is gone."""
+    """The content of a group's records: its generations in order, and the present; None if it is gone."""
 
     generations: list[Generation]
     present: Present | None
@@ -87,7 +87,7 @@ class Folding:
 
     @property
     def present(self) -> Present | None:
-        """As the group stands; None where it is gone."""
+        """As the group is now; None if it is gone."""
         consumer, share, streams = self._consumer, self._share, self._streams
         sides = [
             (consumer.touched, _of_broker(CONSUMER, consumer, consumer.assignor, consumer.sentences)),
@@ -101,14 +101,14 @@ class Folding:
 
 
 def state_of(members: int) -> str:
-    """A group's state by its number of members: records tell of no rebalance that is under way."""
+    """A group's state by its number of members: records do not show a rebalance that is under way."""
     return "Stable" if members else "Empty"
 
 
 def _of_broker(
     kind: str, records: BrokerAssigned, protocol: str | None, sentences: tuple[str, ...] = ()
 ) -> Present | None:
-    """A group whose broker assigns, as it stands; share members own nothing, so no strategy can plan that kind."""
+    """A group whose broker assigns, as it is now; share members own nothing, so no strategy can plan that kind."""
     if not records.stands:
         return None
     members = records.present_members()

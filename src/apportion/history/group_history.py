@@ -49,7 +49,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class TopicMetadata:
-    """What is known of the cluster's topics when the dump was made.
+    """The cluster's topics as known when the dump was made.
 
     topics
         Topic to its partitions as entries of group.json, with ``last_stable`` besides.
@@ -69,7 +69,7 @@ class TopicMetadata:
 
 @dataclass(frozen=True)
 class GroupHistory:
-    """One group: its records in order, its standing commits, and all that they tell.
+    """One group: its records in order, its present commits, and all that they show.
 
     events
         All records but commits, ascending by offset.
@@ -92,24 +92,24 @@ class GroupHistory:
 
     @cached_property
     def present(self) -> Present | None:
-        """As it stands; a group that only commits is ``simple``; None for one that is gone."""
+        """As it is now; a group that only commits is ``simple``; None for one that is gone."""
         if self.folded.present is not None:
             return self.folded.present
         return Present("simple", "Empty", None, None, ()) if self.commits else None
 
     @cached_property
     def rebalances(self) -> list[Rebalance]:
-        """What each rebalance changed."""
+        """The changes of each rebalance."""
         return rebalances(self.folded.generations, CommitCadence(self.habits))
 
     @property
     def epochs(self) -> list[dict[str, Any]]:
-        """Rows of ``gold/epochs``: what each epoch of a KIP-848 or streams group gave its members."""
+        """Rows of ``gold/epochs``: the partitions that each epoch of a KIP-848 or streams group gave its members."""
         return list(epoch_rows(self.name, self.folded.generations))
 
     @cached_property
     def raw(self) -> dict[str, Any]:
-        """group.json of the present; without members where there are none."""
+        """group.json of the present; without members if there are none."""
         return self._raw(self.world.topics)
 
     def _raw(self, topics: TopicEntries) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class GroupHistory:
 
     @cached_property
     def heard_ms(self) -> int:
-        """When it left its newest record, among those that stand."""
+        """When it left its newest record, among those that are still there."""
         commits = (standing.at for standing in self.commits.values() if standing.at is not None)
         return max((*(event.at for event in self.events), *commits), default=SILENT)
 
@@ -133,7 +133,7 @@ class GroupHistory:
     def what_if_tasks(
         self, steps: Sequence[str], assignor: str | None = None, settings: Mapping[str, str] | None = None
     ) -> list[task_groups.TaskStage]:
-        """What steps would do to the tasks of a streams group, under ``assignor`` or all that give tasks.
+        """The effects of steps on the tasks of a streams group, under ``assignor`` or all that give tasks.
 
         Raises
             BadInput: a strategy that gives partitions; else as ``task_groups.task_stages``.
@@ -195,12 +195,12 @@ class GroupHistory:
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """Topic to its id, where it is known."""
+        """Topic to its id, if it is known."""
         return self.world.ids
 
     @cached_property
     def wanted(self) -> frozenset[str] | None:
-        """Topics that a living member subscribes to; None where nobody lives, or they cannot be known."""
+        """Topics that a living member subscribes to; None if no member lives, or they cannot be known."""
         present = self.present
         if present is None or not present.members or not present.readable:
             return None
@@ -238,7 +238,7 @@ class GroupHistory:
 
 @dataclass(frozen=True)
 class GroupHistories:
-    """Every group that left a record, and what is known of the topics."""
+    """Every group that left a record, and the facts known about the topics."""
 
     groups: Mapping[str, GroupHistory]
     world: TopicMetadata

@@ -45,7 +45,7 @@ class Known:
         return cls(np.array([0 if number is None else number for number in listed], dtype=np.int64), is_known)
 
     def to_list(self) -> list[int | None]:
-        """The numbers, None where they are not known."""
+        """The numbers, None if they are not known."""
         return [
             value if is_known else None
             for value, is_known in zip(self.value.tolist(), self.is_known.tolist(), strict=True)
@@ -85,7 +85,7 @@ class Lags:
 
     @property
     def owed(self) -> Known:
-        """``lag`` of topics that the group still wants: what it left it need not read."""
+        """``lag`` of topics that the group still wants: topics that it left need no reading."""
         return self.lag.where(self.status != UNSUBSCRIBED)
 
     def words(self) -> list[str]:
@@ -133,7 +133,7 @@ def lags(committed: Known, begin: Known, end: Known, last_stable: Known, same_to
 
 
 def difference(a: Longs, b: Longs) -> tuple[Longs, Bools]:
-    """(N,) a - b, and whether 64 bits hold it; where not, the nearest that they hold."""
+    """(N,) a - b, and whether 64 bits hold it; if not, the nearest that they hold."""
     with np.errstate(over="ignore"):
         wrapped = a - b
     held = ((a ^ b) & (a ^ wrapped)) >= 0

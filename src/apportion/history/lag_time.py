@@ -77,7 +77,7 @@ def thinned(log: Longs, at_ms: Longs) -> Bools:
 
 @dataclass(frozen=True)
 class Series:
-    """What is known of one partition over time: its log's ends, and the group's commits."""
+    """One partition over time, as far as it is known: its log's ends, and the group's commits."""
 
     ends: Pairs = ()
     commits: Pairs = ()
@@ -148,7 +148,7 @@ class Samples:
         return first
 
     def before(self, first: Ints, these: Bools) -> Ints:
-        """(P,) how many samples, from ``first`` on, stand before a cut that goes through each partition once.
+        """(P,) how many samples, from ``first`` on, are before a cut that goes through each partition once.
 
         these
             (N,) whether a sample is before the cut.
@@ -189,7 +189,7 @@ class LagTimes:
         return len(self.lag)
 
     def part(self, first: int, behind: int) -> LagTimes:
-        """Some entries that stand side by side."""
+        """Some entries side by side."""
         rows = slice(first, behind)
         return LagTimes(
             self.seconds[rows], self.at_least[rows], self.at_most[rows], self.lag[rows], self.to_read[rows],
@@ -197,7 +197,7 @@ class LagTimes:
         )  # fmt: skip
 
     def row(self, i: int) -> LagTime:
-        """One entry, with None for what is unknown."""
+        """One entry, with None for unknown fields."""
         age = Age(_or_none(self.seconds[i]), _or_none(self.at_least[i]), _or_none(self.at_most[i]))
         lag = None if self.lag[i] == UNKNOWN else int(self.lag[i])
         rates = _or_none(self.written[i]), _or_none(self.read[i])
@@ -216,7 +216,7 @@ class LagTimes:
 
 @dataclass(frozen=True)
 class Age:
-    """How old the first unread message is, in seconds; None where nothing tells.
+    """How old the first unread message is, in seconds; None if it is unknown.
 
     at_least, at_most
         Bounds; ``at_most`` None: it may be older than the first sample.
@@ -240,7 +240,7 @@ class LagTime:
 
     @property
     def trend(self) -> float | None:
-        """Messages a second by which the lag grows; negative where it shrinks."""
+        """Messages a second by which the lag grows; negative if it shrinks."""
         return None if self.written is None or self.read is None else self.written - self.read
 
     @property
@@ -317,7 +317,7 @@ def lag_times(
 
 
 def maybe_markers(lag: Longs, messages: Bools | None = None) -> Bools:
-    """(P,) where a lag may be of markers alone.
+    """(P,) whether a lag may be of markers alone.
 
     messages
         As ``lag_times`` takes it.
@@ -412,7 +412,7 @@ def rates(samples: Samples, since_ms: float | Floats, until_ms: Floats | None = 
 
 
 def catch_up(lag: Longs, to_read: Longs, written: Floats, read: Floats) -> Floats:
-    """(P,) seconds until what is left is read; 0 where nothing is, infinite where it never will be, NaN unknown."""
+    """(P,) seconds until the rest is read; 0 if nothing is left, infinite if it never will be, NaN unknown."""
     gain = read - written
     seconds = np.full(len(lag), np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -1,4 +1,4 @@
-"""``broker-uniform`` of one group under many names: the names count through the order in which their hashes stand.
+"""``broker-uniform`` of one group under many names: the names count through the order of their hashes.
 
 The coordinator's maps hand on members and topics in an order that follows from the hash codes of their names. Groups
 of one structure whose maps have the same order get the same plan, and of a few members there are few orders. So the
@@ -95,7 +95,7 @@ def _code(order: Ints) -> Ints:
 
 
 def _common(group: Group) -> Sequence[int]:
-    """The topics of the subscription that all members have; none where they differ."""
+    """The topics of the subscription that all members have; none if they differ."""
     if not group.M or len(np.unique(group.subscription_of)) > 1:
         return ()
     topics: list[int] = group.subscriptions[int(group.subscription_of[0])].tolist()

@@ -42,7 +42,7 @@ class ManyLags:
         return len(wanted_by) == 1 and group.equal_capacities
 
     def lags(self, lag: Longs) -> list[tuple[Longs, int]]:
-        """What is to be dealt of (G, P) lags: (G, partitions) of each wanted topic, and to how many."""
+        """The part of (G, P) lags that is dealt: (G, partitions) of each wanted topic, and to how many."""
         return [(lag[:, span], len(subscribers)) for span, subscribers in self._topics]
 
     def values(self, lag: Longs, shares: list[Ints]) -> tuple[dict[str, Any], Bools]:
@@ -67,7 +67,7 @@ class ManyLags:
         return values, best
 
     def _bound(self, lag: Longs) -> Longs:
-        """(G,) ``lower_bound`` of ``solvers.makespan`` with what balance within each topic asks for."""
+        """(G,) ``lower_bound`` of ``solvers.makespan`` with the demands of balance within each topic."""
         members = len(self._topics[0][1])
         least = sum((span.stop - span.start) // members for span, _ in self._topics)
         ascending = np.zeros((len(lag), lag.shape[1] + 1), dtype=np.int64)
@@ -83,7 +83,7 @@ class ManyLags:
 
 
 def _per_member(owner: Ints, lag: Longs, members: int) -> tuple[Ints, Longs]:
-    """(G, M) partitions and messages of each member, of (G, P) owners none of whom is nobody."""
+    """(G, M) partitions and messages of each member, of (G, P) owners with no -1 among them."""
     rows = len(owner)
     cell = (owner + members * np.arange(rows)[:, None]).ravel()
     load = np.bincount(cell, minlength=rows * members).reshape(rows, members)
@@ -93,7 +93,7 @@ def _per_member(owner: Ints, lag: Longs, members: int) -> tuple[Ints, Longs]:
 
 
 def _misses(group: Group, owner: Ints) -> Ints | None:
-    """(G,) rack misses; None where no racks are known."""
+    """(G,) rack misses; None if no racks are known."""
     racks = group.racks
     if racks is None or not racks.known:
         return None

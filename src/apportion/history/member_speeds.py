@@ -77,7 +77,7 @@ class Stretch(NamedTuple):
 
 
 class SpeedSample(NamedTuple):
-    """A member's partitions (p,) at a moment: what it had committed, and the logs' ends; -1 unknown."""
+    """A member's partitions (p,) at a moment: its commits, and the logs' ends; -1 unknown."""
 
     at_s: float
     committed: Longs
@@ -85,7 +85,7 @@ class SpeedSample(NamedTuple):
 
 
 class ReadingStretches:
-    """One member's stretches, told look by look; the partitions are the same from look to look until ``restart``.
+    """One member's stretches, look by look; the partitions are the same from look to look until ``restart``.
 
     stretch_s
         The least length of a stretch in seconds: shorter ones would measure how commits are spaced.
@@ -102,7 +102,7 @@ class ReadingStretches:
         self.restart()
 
     def restart(self) -> None:
-        """The member reads other partitions now; what was measured stays known."""
+        """The member reads other partitions now; the measures stay known."""
         self._last: SpeedSample | None = None
         self._begin: SpeedSample | None = None
         self._moved_s: float | None = None
@@ -136,7 +136,7 @@ class ReadingStretches:
 
     @property
     def longest_silence_s(self) -> float:
-        """The longest time between two of its newest commits; 0 where there were not two."""
+        """The longest time between two of its newest commits; 0 if there were not two."""
         return max(self._silences, default=0.0)
 
     @property
@@ -165,7 +165,7 @@ class ReadingStretches:
         self._begin = look
 
     def speed(self) -> Speed:
-        """The member's speed with its spread; nothing where too little tells."""
+        """The member's speed with its spread; nothing if the samples are too few."""
         busy, at_least = self._fresh(self._busy), self.at_least()
         # Each stretch counts by its length: one that is twice as long says twice as much.
         rates = sorted(rate for _, seconds, rate in busy for _ in range(max(1, round(seconds / self.stretch_s))))
@@ -175,7 +175,7 @@ class ReadingStretches:
         return Speed(middle, low, high, len(rates), len(busy))
 
     def at_least(self) -> float:
-        """Messages a second that it was seen to read while it kept up, at the median; 0 where it never did."""
+        """Messages a second that it was seen to read while it kept up, at the median; 0 if it never did."""
         rates = [rate for _, _, rate in self._fresh(self._idle)]
         return median(rates) if rates else 0.0
 

@@ -1,4 +1,4 @@
-"""What a move is, everywhere: a partition went from one member that stays to another.
+"""The definition of a move, everywhere: a partition went from one member that stays to another.
 
 A partition that is given up in one round and given in a later one, as cooperative members do, moves in the later. One
 whose owner left goes on, and does not move.
@@ -23,7 +23,7 @@ class Moves:
         self._living: frozenset[str] = frozenset()
 
     def past(self, generation: Generation) -> Owners:
-        """Who had each partition last, of this generation's members, before ``take`` says what it gave."""
+        """Who had each partition last, of this generation's members, before ``take`` adds its own partitions."""
         living = frozenset([seat.identity for seat in generation.members])
         if generation.fresh or not living:
             self._last = {}
@@ -33,7 +33,7 @@ class Moves:
         return self._last
 
     def take(self, has: Owners) -> None:
-        """What the generation gave."""
+        """The generation's assignment."""
         self._last.update(has)
 
 

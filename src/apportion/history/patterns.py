@@ -14,7 +14,7 @@ NARROW: Final = 60
 
 
 def of_members(patterns: Iterable[str | None]) -> tuple[str, ...]:
-    """What stands behind the topics of members that subscribe by a regular expression (KIP-848), a sentence each.
+    """The regular expressions behind the topics of members that subscribe by one (KIP-848), a sentence each.
 
     >>> of_members(["clicks-.*", None, "clicks-.*"])[0][:57]
     "2 members subscribe by the pattern 'clicks-.*', which the"
@@ -30,7 +30,7 @@ def of_members(patterns: Iterable[str | None]) -> tuple[str, ...]:
 
 
 def of_topology(subtopologies: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """What stands behind the topics of sub-topologies that read them by a regular expression (KIP-1071): sentences."""
+    """The regular expressions behind the topics of sub-topologies that read them by one (KIP-1071): sentences."""
     used = [(sub["subtopologyId"], pattern) for sub in subtopologies for pattern in sub.get("sourceTopicRegex") or ()]
     sentences = [
         f"Sub-topology {name} reads topics by the pattern {shorten(pattern, NARROW)!r}: no record names them, so its "

@@ -119,7 +119,7 @@ class _Replay:
             self.table.put(member)
 
     def _end_batch(self) -> None:
-        """What was computed comes into the tables."""
+        """The computed rows come into the tables."""
         if self.opener is not None:
             self.table.put(self.opener)
         self.targets.update(self.fresh)
@@ -193,7 +193,7 @@ class _World:
         self.by_name = {names[topic]: t for topic, t in self.index_of.items() if topic in names}
 
     def names_of(self, member: str, recorded: Mapping[str, Mapping[str, set[int]]]) -> tuple[str, ...]:
-        """The names that a member subscribes to; an expression stands for what those that have it are given."""
+        """The names that a member subscribes to; an expression means the topics that those with it are given."""
         body = self.members[member]
         named = set(body.get("subscribedTopicNames") or ())
         expression = body.get("subscribedTopicRegex")
@@ -210,7 +210,7 @@ class _World:
         return [np.array(topics, dtype=np.int64) for topics in topics_of]
 
     def problem(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> UniformProblem:
-        """What ``uniform`` is asked: its topics, who wants them, and the previous owners."""
+        """The input of ``uniform``: its topics, who wants them, and the previous owners."""
         named = [self.names_of(member, recorded) for member in self.order]
         previous = np.full(int(self.start[-1]), NOBODY, dtype=np.int64)
         for m, member in enumerate(self.order):
@@ -247,7 +247,7 @@ class _World:
         return np.array(held, dtype=np.int64)
 
     def ranges(self, recorded: Mapping[str, Mapping[str, set[int]]]) -> Ints:
-        """What ``range`` gives: static members first, by instance id."""
+        """The plan of ``range``: static members first, by instance id."""
         wants = self.wants(recorded)
         instances = [self.members[member].get("instanceId") for member in self.order]
         line = sorted(range(len(self.order)), key=lambda m: _range_key(instances[m], self.order[m]))

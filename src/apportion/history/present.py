@@ -1,4 +1,4 @@
-"""A group as it stands, in the form of group.json: members and what they hold, topics with racks and offsets."""
+"""A group as it is now, in the form of group.json: members and their partitions, topics with racks and offsets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Committed = Mapping[str, Mapping[int, int]]
 def group_json(
     name: str, present: Present, topics: TopicEntries, committed: Committed, ids: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """group.json of a group: its members' present assignment is what they own.
+    """group.json of a group: its members' present assignment counts as owned.
 
     topics
         Every topic that is known, with what is known of its partitions; in columns with its commits too.

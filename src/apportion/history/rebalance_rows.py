@@ -1,4 +1,4 @@
-"""What each rebalance changed: who came and went, which partitions moved, and how many of the moves were needless."""
+"""The changes of each rebalance: who came and went, which partitions moved, and how many of the moves were needless."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEAST: Final = {"order": "balance,moves"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What of a rebalance says no name, offset or time.
+    """The changes of a rebalance without names, offsets and times.
 
     moved, kept, given
         Partitions that another member that stays had last, that had the same owner, and all others; a static member is
@@ -82,7 +82,7 @@ class Rebalance(Change):
 
 
 def rebalanced_at(generations: Sequence[Generation]) -> list[int]:
-    """When (ms) each of ``rebalances`` was, without working out what it changed."""
+    """When (ms) each of ``rebalances`` was, without working out its changes."""
     return [generations[k].at for _, k in _pairs(generations)]
 
 
@@ -100,7 +100,7 @@ def rebalances(generations: Sequence[Generation], habits: CommitCadence | None =
 
 
 def latest(generations: Sequence[Generation], moves: Moves, habits: CommitCadence) -> Rebalance | None:
-    """The last generation's row, None where it follows none; ``moves``, which saw all before, takes it too."""
+    """The last generation's row, None if it follows none; ``moves``, which saw all before, takes it too."""
     now, counts = generations[-1], counts_after(generations)
     past, later = moves.past(now), _Owned(now, counts[-1], now.owners())
     row = None
@@ -127,7 +127,7 @@ def _pairs(generations: Sequence[Generation]) -> list[tuple[int, int]]:
 def _changes(
     generations: Sequence[Generation], pairs: Sequence[tuple[int, int]], habits: CommitCadence
 ) -> Sequence[Change]:
-    """What changed between each pair; what was found for one small group is kept for the next that is like it.
+    """The changes between each pair; the result for one small group is kept for the next that is like it.
 
     Most groups of a cluster went through the same as others but for names. Where commits tell a crash, times count too.
     """
@@ -149,7 +149,7 @@ def _ids_of(generations: Sequence[Generation]) -> int:
 def compared(
     generations: Sequence[Generation], pairs: Sequence[tuple[int, int]], habits: CommitCadence
 ) -> list[Change]:
-    """What changed between each pair of generations, as ``_changes`` keeps it; worked out anew.
+    """The changes between each pair of generations, as ``_changes`` keeps them; worked out again.
 
     Of a long history only the newest generation of each kind is held with its owners: no pair asks for an older one.
     """
@@ -169,7 +169,7 @@ def compared(
 
 @dataclass(frozen=True, slots=True)
 class _Owned:
-    """A generation with what is worked out of it: partitions of each wanted topic, and each partition's owner."""
+    """A generation with the facts worked out from it: partitions of each wanted topic, and each partition's owner."""
 
     generation: Generation
     counts: dict[str, int]
@@ -199,7 +199,7 @@ def _change(earlier: _Owned, later: _Owned, past: Owners, habits: CommitCadence)
 
 
 def _with_past(before: Generation, now: Generation, past: Owners) -> Generation:
-    """The generation before as if each of those that stay still had what it gave up for others."""
+    """The generation before as if each member that stays still had the partitions it gave up for others."""
     held: dict[str, dict[str, list[int]]] = {}
     for (topic, number), who in past.items():
         held.setdefault(who, {}).setdefault(topic, []).append(number)
@@ -227,12 +227,12 @@ def _row(before: Generation, now: Generation, change: Change) -> Rebalance:
 
 
 def skipped(before: int, now: int) -> int:
-    """Generations that left no record between the two of these numbers; at most what 32 bits hold."""
+    """Generations that left no record between the two of these numbers; at most as many as 32 bits hold."""
     return min(max(0, now - before - 1), _INT32)
 
 
 def duration(before: int, now: int, started: int | None, at: int) -> int | None:
-    """From the start to the record (ms); None in one generation, before 1970, or where a clock runs backwards."""
+    """From the start to the record (ms); None in one generation, before 1970, or if a clock runs backwards."""
     if now == before or started is None or not 0 <= started <= at:
         return None
     return at - started
@@ -269,7 +269,7 @@ def _needless(before: Generation, now: Generation, counts: dict[str, int]) -> in
 
 
 def _remembered(cache: dict[tuple[Any, ...], Answer], key: tuple[Any, ...], work_out: Callable[[], Answer]) -> Answer:
-    """What is kept under a key, worked out where it is not; of at most ``_MOST_KEPT`` keys."""
+    """The value kept under a key, worked out if it is missing; of at most ``_MOST_KEPT`` keys."""
     if key not in cache:
         if len(cache) >= _MOST_KEPT:
             cache.clear()
@@ -278,7 +278,7 @@ def _remembered(cache: dict[tuple[Any, ...], Answer], key: tuple[Any, ...], work
 
 
 def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) -> int | None:
-    """Moves beyond the proved least, as ``_needless`` keeps them; computed anew."""
+    """Moves beyond the proved least, as ``_needless`` keeps them; computed again."""
     earlier, later = step("", before, counts), step("", now, counts)
     group, really = follow(earlier, earlier.group.owner, later), later.group.owner
     past = group.owner
@@ -293,7 +293,7 @@ def needless_moves(before: Generation, now: Generation, counts: dict[str, int]) 
 
 
 def fairest(group: Group) -> Plan | None:
-    """The plan that moves least of the most balanced ones; None where that is not proved, or no plan can be made."""
+    """The plan that moves least of the most balanced ones; None if that is not proved, or no plan can be made."""
     try:
         best = plan(group, _least())
     except ApportionError:  # a group that no strategy can take has no proved least

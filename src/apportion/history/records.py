@@ -1,4 +1,4 @@
-"""One group's records as they stand in the topic, and the generations that they come to.
+"""One group's records as they are in the topic, and their generations.
 
 Within a group the offset is the only order: generation and epoch numbers repeat and collide (an upgrade starts at
 the epoch of the classic generation), and all records of a group are in one partition of ``__consumer_offsets``.
@@ -22,7 +22,7 @@ SPARE: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """One record of a group, with what the topic tells about it.
+    """One record of a group, with the topic's facts about it.
 
     offset
         In its partition of ``__consumer_offsets``.

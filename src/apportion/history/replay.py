@@ -24,7 +24,7 @@ MEASURES = ("moves", "kept", "load_min", "load_max", "load_squares", "rack_misse
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
-    """One generation: what the strategy would have done, and what happened then, by the same measures.
+    """One generation: the strategy's plan, and the plan that was made then, by the same measures.
 
     measures, then
         As in plan.json, of the strategy's target and of the real assignment. ``moves`` counts partitions that went
@@ -96,7 +96,7 @@ def carried_along(walk: Iterable[Step], strategy: Assignor) -> Iterator[tuple[St
 
 
 def happened(walk: Iterable[Step], measured: Callable[[Group, Ints], dict[str, int]] = measure) -> list[dict[str, int]]:
-    """The measures of what each generation really gave, beside what the ones before it had given.
+    """The measures of each generation's real plan, with the one before as its past.
 
     measured
         ``table_measures`` where that is enough.

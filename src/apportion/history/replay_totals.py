@@ -21,7 +21,7 @@ class Past(Protocol):
 
     @property
     def rebalances(self) -> list[Rebalance]:
-        """What each rebalance changed."""
+        """The changes of each rebalance."""
 
     @property
     def runs_tasks(self) -> bool:
@@ -32,7 +32,7 @@ class Past(Protocol):
 
 
 def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
-    """Strategy to what ``totals_of`` gives, for every strategy that can replay the group."""
+    """Strategy to its ``totals_of``, for every strategy that can replay the group."""
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:
         return replays_of

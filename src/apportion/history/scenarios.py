@@ -1,4 +1,4 @@
-"""What each strategy would have done with a group's history, and would do with its present under some changes."""
+"""Each strategy's plans for a group's history, and for its present under some changes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def outcomes(
     assignors: Sequence[str],
     blind: frozenset[str] = frozenset(),
 ) -> Iterator[Outcome]:
-    """What ``what_if`` answers, each row with the plan that it was measured on.
+    """The answer of ``what_if``, each row with the plan that it was measured on.
 
     blind
         Strategies known to see no lag: what they plan as it is, they plan under another lag too.
@@ -142,7 +142,7 @@ def _replays(
 
 
 def _work_out(group: Group) -> None:
-    """What depends on no past, once: every strategy's group of the same generation takes it over."""
+    """The part that depends on no past, once: every strategy's group of the same generation takes it over."""
     _ = (
         group.wanted,
         group.topic_of,
@@ -155,7 +155,7 @@ def _work_out(group: Group) -> None:
 
 
 def replayed(walk: Sequence[Step], then: Sequence[dict[str, int]], assignor: str) -> Outcome:
-    """A strategy's walk through the generations; it raises what the strategy raises."""
+    """A strategy's walk through the generations; it passes on the strategy's errors."""
     earlier_moves = 0
     for now, group, given in carried_along(walk, _strategy(assignor)):
         if now is not walk[-1]:
@@ -216,7 +216,7 @@ class _Twins:
         self._of_target: dict[str, Outcome] = {}
 
     def get(self, assignor: str) -> Outcome | None:
-        """What another strategy with the same target has answered, under this one's name."""
+        """The answer of another strategy with the same target, under this one's name."""
         outcome = self._of_target.get(self._target(assignor))
         return outcome and replace(outcome, answer=replace(outcome.answer, assignor=assignor))
 
@@ -233,39 +233,39 @@ class _Twins:
 
 
 def _under_lag(as_is: Outcome, group: Group) -> Outcome:
-    """The plan of a strategy that sees no lag, where only lags are others."""
+    """The plan of a strategy that sees no lag, if only lags differ."""
     assert as_is.owner is not None  # noqa: S101 - the caller looked
     lag = _heaviest(group, as_is.owner)
     return Outcome(replace(as_is.answer, scenario=LAG, lag_max=lag, lag_max_then=None), group, as_is.owner)
 
 
 def _heaviest(group: Group, owner: Ints) -> int | None:
-    """Lag of the heaviest member; None where lag is unknown."""
+    """Lag of the heaviest member; None if lag is unknown."""
     return max(lag_held(group, owner).tolist(), default=0) if group.shows_lag else None
 
 
 def strategy_named(recipe: str) -> type[Assignor] | None:
-    """The class that a recipe names; None where none has the name."""
+    """The class that a recipe names; None if none has the name."""
     return known().get(recipe.partition(" ")[0])
 
 
 @cache
 def _strategy(recipe: str) -> Assignor:
-    """A strategy, made once; what stands in no row is left out where that costs less."""
+    """A strategy, made once; parts that are in no row are left out if that costs less."""
     strategy = strategy_of(of_recipe(recipe))
     summary = traits_of(strategy).summary
     return strategy if summary is None else cast(Assignor, _Summarizing(strategy, summary))
 
 
 class _Summarizing:
-    """A strategy without its word on how sure a prediction is, or without a plan of tasks beside the owners."""
+    """A strategy without its word on how sure a prediction is, or without a plan of tasks next to the owners."""
 
     def __init__(self, strategy: Any, assign: Callable[[Group], Answer]) -> None:
         self.name, self.goals, self.assign = strategy.name, strategy.goals, assign
 
 
 def planned(group: Group, assignor: str, scenario: str) -> Outcome:
-    """A strategy's plan of a group; it raises what the strategy raises."""
+    """A strategy's plan of a group; it passes on the strategy's errors."""
     given = checked(group, _strategy(assignor))
     measures = {**table_measures(group, given.owner), **given.measures}
     proof = ",".join([goal for goal, how in given.proof.items() if how == "optimal"])
@@ -309,7 +309,7 @@ def sentence(error: Exception) -> str:
 
 
 def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
-    """Changes to a group's present, each with the way to make it; what does not fit the group is left out.
+    """Changes to a group's present, each with the way to make it; changes that do not fit the group are left out.
 
     as-is; join: one more member; leave: the most loaded one goes; lose-rack: the rack with most members is gone; grow:
     the topic with most partitions gets half as many again; lag: its first partition gets ten times the group's lag.
@@ -336,7 +336,7 @@ def scenarios(group: Group) -> Iterator[tuple[str, Callable[[], Group]]]:
 
 
 def skewed_lag(lag: Longs) -> Any:
-    """What the scenario ``lag`` sets: ten times the lags (..., P) of the wanted partitions, and a million."""
+    """The lags of the scenario ``lag``: ten times the lags (..., P) of the wanted partitions, and a million."""
     most = 2**62
     exact = np.minimum(10 * np.clip(lag.sum(axis=-1), 0, most // 10) + 1_000_000, most)
     # Where 64 bits cannot hold the sum it is far beyond the most.
@@ -344,7 +344,7 @@ def skewed_lag(lag: Longs) -> Any:
 
 
 def _crowded_rack(group: Group) -> str | None:
-    """The rack with most members, the first of equals; None where nobody would be left, or no rack is known."""
+    """The rack with most members, the first of equals; None if no member would be left, or no rack is known."""
     if group.racks is None or not group.racks.known:
         return None
     count = np.bincount(group.racks.of_member[group.racks.of_member >= 0], minlength=len(group.racks.names))

@@ -1,4 +1,4 @@
-"""The records of a share group (KIP-932) folded: its members, what each shares now, and what it is to share.
+"""The records of a share group (KIP-932) folded: its members, and the present and future share of each.
 
 Several members may read one partition at the same time, so that nobody owns it and nothing moves: a share group has a
 present and no generations. How far it has read stands in ``__share_group_state``, not in ``__consumer_offsets``.
@@ -16,7 +16,7 @@ from apportion.history.records import Assigned, GenerationMember
 
 @dataclass
 class ShareRecords(BrokerAssigned):
-    """One share group; ``names`` are topics by id, without which a topic stands under its id."""
+    """One share group; ``names`` are topics by id, without which a topic has its id as name."""
 
     names: Mapping[str, str] = field(default_factory=dict)
 
@@ -27,7 +27,7 @@ class ShareRecords(BrokerAssigned):
     CURRENT: ClassVar[int] = 14
 
     def present_members(self) -> tuple[GenerationMember, ...]:
-        """The members with what they share and are to share; they own nothing."""
+        """The members with their present and future shares; they own nothing."""
         return tuple(
             member_of(
                 member,

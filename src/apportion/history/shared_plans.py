@@ -82,7 +82,7 @@ class SharedPlans:
     """Plans of structures seen before, for some strategies."""
 
     def __init__(self, assignors: Sequence[str]) -> None:
-        """Strategies by name; those of others, which may look at anything, are asked anew for each group."""
+        """Strategies by name; those of others, which may look at anything, are asked again for each group."""
         self.assignors = list(assignors)
         self._blind = frozenset(name for name in self.assignors if _structural(name) not in ("", "lag", "rounds"))
         self._kept: OrderedDict[tuple[Any, ...], Template] = OrderedDict()
@@ -91,7 +91,7 @@ class SharedPlans:
     def planned(
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> tuple[Columns, Structure | None, Template | None]:
-        """What ``what_if`` gives, as columns that stay as they are; the structure, and its plans if they are kept."""
+        """The answers of ``what_if``, as columns that do not change; the structure, and its plans if they are kept."""
         is_small = sum(map(len, topics.values())) <= LARGEST
         like_structure = structure(generations, present, topics) if is_small else None
         template = self._kept.get(like_structure.key) if like_structure is not None else None
@@ -208,7 +208,7 @@ class Template:
         return ManyHashes(row, members, topics) if ManyHashes.fits(row) else None
 
     def extended(self, lag: Longs) -> Longs:
-        """(G, places + 2) lags by place, then that of a partition that was not described, then what ``lag`` sets."""
+        """(G, places + 2) lags by place, then that of a partition without a description, then that of ``lag``."""
         whole = np.concatenate([lag, np.zeros((len(lag), 2), dtype=np.int64)], axis=1)
         if self._base is not None:
             whole[:, -1] = skewed_lag(whole[:, self._base])
@@ -233,7 +233,7 @@ class _Laying:
         self._refused: list[tuple[int, int]] = []
 
     def tables(self) -> list[tuple[Longs, int]]:
-        """What is to be shared out for the strategy that reads lags."""
+        """The lags to be shared out for the strategy that reads lags."""
         rows = [(many, places) for _, many, _, places in self.template.by_lag if many]
         return [table for many, places in rows for table in many.lags(self._lag(places))]
 
@@ -244,7 +244,7 @@ class _Laying:
         return self._lags[id(places)]
 
     def rows(self, shares: Iterable[Ints]) -> tuple[AnswerBlock, list[int]]:
-        """The rows, and which groups' are not to be used; ``shares`` has what ``tables`` asked for, and goes on."""
+        """The rows, and the groups whose rows are unusable; ``shares`` has the sums for ``tables``, and goes on."""
         template = self.template
         block = template.block.copy_for(len(self.extended))
         if len(template.heaviest.rows):
@@ -314,7 +314,7 @@ class _Laying:
             block.put(groups, at, {"lag_max": heaviest.of(self.extended[groups])[:, 0]})
 
     def _by_order(self, at: int, outcome: Outcome, places: Ints | None) -> tuple[dict[str, Any], Heaviest | None]:
-        """What the row of an order has that the template's has not, and the sums of its heaviest member."""
+        """The difference between an order's row and the template's, and the sums of its heaviest member."""
         values = {name: getattr(outcome.answer, name) for name in COLUMNS if name != "lag_max"}
         changes = {name: value for name, value in values.items() if value != getattr(self.template.rows[at], name)}
         if places is None or outcome.owner is None:
@@ -337,7 +337,7 @@ class _Laying:
             self._put_row(block, g, at, answer)
 
     def _alone(self, block: AnswerBlock) -> Iterable[int]:
-        """Put in what strategies answer that are asked themselves; groups for which it is something else."""
+        """Put in the answers of strategies that are asked themselves; groups that get another answer."""
         mine = [at for at, answer in enumerate(self.template.rows) if answer.assignor in self.template.alone]
         for g, ask in enumerate(self.groups.ask) if mine else ():
             anew = {(row.answer.assignor, row.answer.scenario): row.answer for row in ask(self.template.alone)}
@@ -351,7 +351,7 @@ class _Laying:
 
 @cache
 def _structural(recipe: str) -> str:
-    """What counts in the answers of a recipe's strategy, as ``Traits.structural`` has it; "" if none can be made."""
+    """The traits that count in a recipe's strategy's answers, as in ``Traits.structural``; "" if none can be made."""
     try:
         return traits_of(of_recipe(recipe)).structural or ""
     except ApportionError:
@@ -364,7 +364,7 @@ def _base(group: Group, like_structure: Structure) -> Ints:
 
 
 def _places(group: Group, like_structure: Structure, extended: Longs) -> Ints | None:
-    """(P,) where each partition's lag stands in ``extended``; None where it does not stand there."""
+    """(P,) the position of each partition's lag in ``extended``; None if one is missing there."""
     places = like_structure.places.find(group.topics, group.topic_of, group.number)
     differs = np.flatnonzero(extended[places] != group.lag)
     if len(differs) == 1:  # what the scenario ``lag`` has set
@@ -373,7 +373,7 @@ def _places(group: Group, like_structure: Structure, extended: Longs) -> Ints | 
 
 
 def _planned(row: Outcome, lag: Longs) -> ScenarioResult:
-    """A row of a strategy that reads lags, planned anew for these (P,)."""
+    """A row of a strategy that reads lags, planned again for these (P,)."""
     assert row.group is not None  # noqa: S101 - rows without one have no lags
     try:
         return planned(with_lag(row.group, lag), row.answer.assignor, row.answer.scenario).answer
@@ -387,7 +387,7 @@ def _refused(row: Outcome, error: Exception) -> ScenarioResult:
 
 
 def _renamed(row: Outcome, members: Mapping[str, str], topics: Mapping[str, str], lag: Longs | None) -> Outcome:
-    """A row of a strategy that hashes names, planned anew with these names and (P,) lags; raises what that raises."""
+    """A row of a strategy that hashes names, planned again with these names and (P,) lags; passes on its errors."""
     assert row.group is not None  # noqa: S101 - rows without one were left out
     if row.answer.scenario != REPLAY:
         return planned(_with_names(row.group, members, topics, lag), row.answer.assignor, row.answer.scenario)
@@ -408,7 +408,7 @@ def _with_names(group: Group, members: Mapping[str, str], topics: Mapping[str, s
 
 
 def with_lag(group: Group, lag: Longs) -> Group:
-    """The same group with other lags (P,), known where they were; all else that was computed of it stays."""
+    """The same group with other lags (P,), known if they were known before; everything else that was computed stays."""
     assert group.offsets is not None  # noqa: S101 - a group that shows lag has offsets
     twin = object.__new__(Group)
     unknown = np.full(group.P, UNKNOWN, dtype=np.int64)

@@ -86,7 +86,7 @@ def steps(
 
 
 def sizes(topics: TopicEntries, generations: Iterable[Generation]) -> dict[str, Width]:
-    """Of each topic that was given what ``counts_after`` takes: log ends of some ids may be unknown."""
+    """The input of ``counts_after`` for each given topic: log ends of some ids may be unknown."""
     names = {topic for generation in generations for seat in generation.members for topic in seat.assigned}
     return {topic: (len(topics[topic]), _highest(topics[topic]) + 1) for topic in names & topics.keys()}
 
@@ -140,7 +140,7 @@ def step(
 
 
 def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int | Sequence[Mapping[str, Any]]:
-    """A topic of n partitions, with what is known of them."""
+    """A topic of n partitions, with the facts known about them."""
     if isinstance(known, TopicColumns):
         return known.numbered(n, offsets)
     by_id = {entry["partition"]: entry for entry in known}
@@ -155,7 +155,7 @@ def _entries(known: Sequence[Mapping[str, Any]], n: int, offsets: bool) -> int |
 
 
 def follow(earlier: Step, owner: Ints, later: Step) -> Group:
-    """The later generation's group, its past what ``owner`` (P of the earlier) gave.
+    """The later generation's group, its past the partitions that ``owner`` (P of the earlier) gave.
 
     A member is carried over by its identity, a partition by its topic and id; what went away holds nothing.
     """
@@ -186,7 +186,7 @@ def without_past(later: Step) -> Group:
 
 
 def _places(earlier: Group, later: Group) -> Ints:
-    """(P of the earlier,) where each partition is in the later group; -1 nowhere."""
+    """(P of the earlier,) the index of each partition in the later group; -1 for none."""
     index = {topic: t for t, topic in enumerate(later.topics)}
     topic = ints([index.get(name, NOBODY) for name in earlier.topics])[earlier.topic_of]
     position = np.full(earlier.P, NOBODY, dtype=np.int64)

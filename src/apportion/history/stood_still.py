@@ -1,4 +1,4 @@
-"""How long partitions stood still that eager members gave up at a rebalance only to get them again, as far as is told.
+"""How long partitions stopped that eager members gave up at a rebalance only to get them again, as far as is known.
 
 No record says when a member stops to read. Two moments that are recorded lie within that time: when all had joined, and
 the assignment. Two lie outside: the last commit before, and the first after, since what is committed was read before it
@@ -27,7 +27,7 @@ Time = TypeVar("Time", int, tuple[int, int])
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """How many partitions one rebalance stopped, and for how long, as far as the records tell.
+    """How many partitions one rebalance stopped, and for how long, as far as the records show.
 
     partitions
         Eager: all that had an owner before and after. Else: those that another member has than before. Of the new
@@ -48,14 +48,14 @@ class Standstill:
     silent_from: int | None = None
 
     def columns(self, kind: str) -> dict[str, int | None]:
-        """What ``gold/rebalances`` and a replay say of it; of the new protocol nothing is known."""
+        """Its part in ``gold/rebalances`` and a replay; nothing is known of the new protocol."""
         return {"stopped": self.partitions if kind == CLASSIC else None, "stopped_ms": self.at_least_ms}
 
 
 def standstills(
     generations: Sequence[Generation], rows: Sequence[Rebalance], commits: Sequence[CommitInterval] = ()
 ) -> dict[int, Standstill]:
-    """Each rebalance's standstill, by the offset of its record."""
+    """Each rebalance's pauses, by the offset of its record."""
     eager = eager_offsets(generations, rows)
     silences: dict[int, Counter[tuple[int, int]]] = {}
     for offset, silence, since in _silences(generations, rows, commits, eager) if commits else ():
@@ -104,7 +104,7 @@ def bounds(
     commits: Sequence[CommitInterval],
     eager: Collection[int],
 ) -> dict[str, int]:
-    """The median partition's bounds in milliseconds, ``at_least`` and ``at_most``; what no record tells is left out.
+    """The median partition's bounds in milliseconds, ``at_least`` and ``at_most``; unrecorded bounds are left out.
 
     rows
         Its rebalances.

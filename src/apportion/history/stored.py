@@ -31,7 +31,7 @@ def member_row(seat: GenerationMember) -> dict[str, Any]:
 
 
 def present_of(row: Mapping[str, Any]) -> Present:
-    """A group as it stands."""
+    """A group as it is now."""
     members = tuple(
         GenerationMember(
             member["member_id"],

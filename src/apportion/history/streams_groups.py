@@ -1,4 +1,4 @@
-"""The records of a streams group (KIP-1071) folded: tasks by member, process and role; epochs with what they stood for.
+"""The records of a streams group (KIP-1071) folded: tasks by member, process and role; epochs with their causes.
 
 In a generation a sub-topology stands where a topic stands for consumers, and a task's number where a partition does: so
 moves, joins and needless moves are counted in tasks, by the same code. In the present a member holds the partitions
@@ -50,7 +50,7 @@ class StreamsRecords(BrokerAssigned):
         return replace(epoch, readable=False, facts=self._facts())
 
     def _facts(self) -> dict[str, Any]:
-        """What the epoch stands for besides its members: a change of one of these is a cause."""
+        """The facts of an epoch besides its members: a change of one of these is a cause."""
         settings = self.group.get("lastAssignmentConfigs") or ()
         return {
             "topology": self.topology.get("epoch"),
@@ -83,7 +83,7 @@ class StreamsRecords(BrokerAssigned):
         return self._member(member, topics, roles["active"], roles, reads=reads)
 
     def present_members(self) -> tuple[GenerationMember, ...]:
-        """The members with what they hold now."""
+        """The members with their present tasks."""
         sources = self._sources
         topics = {topic for read in sources.values() for topic in read}
         members = []
@@ -100,7 +100,7 @@ class StreamsRecords(BrokerAssigned):
 
 
 def roles_of(body: Body) -> dict[str, Assigned]:
-    """Role to sub-topology to task numbers, of a target or of what a member holds."""
+    """Role to sub-topology to task numbers, of a target or of a member's present tasks."""
     assigned: dict[str, Assigned] = {}
     for role, name in ROLES.items():
         tasks: dict[str, list[int]] = {}
@@ -111,7 +111,7 @@ def roles_of(body: Body) -> dict[str, Assigned]:
 
 
 def _partitions(active: Assigned, sources: Mapping[str, list[str]]) -> Assigned:
-    """What active tasks read: task p reads partition p of every source topic of its sub-topology."""
+    """The partitions that active tasks read: task p reads partition p of every source topic of its sub-topology."""
     if sum(len(ids) * len(sources.get(subtopology, ())) for subtopology, ids in active.items()) > MOST_PARTITIONS:
         return {}
     read = {topic: ids for subtopology, ids in active.items() for topic in sources.get(subtopology, ())}

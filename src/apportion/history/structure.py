@@ -1,4 +1,4 @@
-"""What a group is but for its names and lags: groups of one structure get the same plans, so one of them is planned.
+"""A group but for its names and lags: groups of one structure get the same plans, so one of them is planned.
 
 Why that is right: a ``Group`` orders members and topics by name, and a strategy that looks at arrays sees a name only
 through its place in that order. Two groups whose arrays are equal, lags apart, get equal plans from every strategy that
@@ -34,7 +34,7 @@ _WIDE: Final = np.int64(2**32)
 
 @dataclass(frozen=True)
 class Structure:
-    """A group's key, and its lags beside it.
+    """A group's key, and its lags with it.
 
     key
         Equal for groups that get equal plans.
@@ -63,7 +63,7 @@ class Places:
     """
 
     def __init__(self, topics: Sequence[str], topic_of: Ints, number: Ints) -> None:
-        """Take names and places; no place is told apart from its like."""
+        """Take names and places; places that are alike are not distinguished."""
         self.topics, self.topic_of, self.number = tuple(topics), topic_of, number
         self._at = {topic: n for n, topic in enumerate(self.topics)}
         keys = topic_of * _WIDE + number
@@ -79,7 +79,7 @@ class Places:
         return bool((self._keys[1:] != self._keys[:-1]).all())
 
     def find(self, topics: Sequence[str], topic_of: Ints, number: Ints) -> Ints:
-        """(P,) the place of each partition, whose topic is one of other names; ``len(self)`` where it has none."""
+        """(P,) the place of each partition, whose topic is one of other names; ``len(self)`` if it has none."""
         if not len(self) or not len(number):
             return np.full(len(number), len(self), dtype=np.int64)
         renamed = np.array([self._at.get(topic, -1) for topic in topics], dtype=np.int64)[topic_of]
@@ -91,7 +91,7 @@ class Places:
 def structure(
     generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
 ) -> Structure | None:
-    """The structure of what ``what_if`` is asked about; None where names or offsets may matter."""
+    """The structure of the input of ``what_if``; None if names or offsets may matter."""
     ranks = _Ranks.of(generations, present)
     if ranks is None:
         return None
@@ -135,7 +135,7 @@ def history_key(generations: Sequence[Generation]) -> tuple[Any, ...] | None:
 
 
 def told_by_ranks(members: Collection[str], instances: Collection[str], topics: Iterable[str]) -> bool:
-    """Whether the order of a group's names, each kind by itself, tells all that plans see of them.
+    """Whether the order of a group's names, each kind by itself, says all that plans see of them.
 
     It does not where Java and Python sort differently, or where a name means something.
     """
@@ -155,7 +155,7 @@ class _Ranks:
 
     @classmethod
     def of(cls, generations: Sequence[Generation], present: Mapping[str, Any] | None) -> _Ranks | None:
-        """All names of a group; None where an order of ranks does not tell all that the names do."""
+        """All names of a group; None if an order of ranks does not say all that the names do."""
         topics: set[str] = set()
         members: set[str] = set()
         instances: set[str] = set()
@@ -215,7 +215,7 @@ def _member(member: GenerationMember, ranks: _Ranks) -> tuple[Any, ...]:
 
 
 def _present(present: Mapping[str, Any] | None, ranks: _Ranks) -> tuple[Any, ...] | None:
-    """The group as it stands, its topics apart; None where it says more than ``group_json`` does."""
+    """The group as it is now, its topics apart; None if it says more than ``group_json`` does."""
     if present is None:
         return ()
     if not present.keys() <= _GROUP:

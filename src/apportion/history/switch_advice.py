@@ -1,4 +1,4 @@
-"""What a switch to the new protocol means for one group, in sentences with figures; see ``switching``."""
+"""The meaning of a switch to the new protocol for one group, in sentences with figures; see ``switching``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOPSIDED: Final = 2.0
 
 
 def loses(switch: Switch) -> list[str]:
-    """What the group has now and the broker's assignors do not look at."""
+    """The settings of the group that the broker's assignors do not look at."""
     group = switch.group
     lost: list[str] = []
     if switch.facts.kind == CONSUMER:
@@ -45,7 +45,7 @@ IF_CLIENTS: Final = "if its clients have the new protocol"
 
 
 def traps(switch: Switch) -> list[str]:
-    """What catches people who switch a group like this."""
+    """The traps for people who switch a group like this."""
     if switch.facts.kind == CONSUMER:
         return []
     sentences = [_first_newcomer(switch)]
@@ -137,7 +137,7 @@ def _by_plan(switch: Switch) -> bool:
 
 
 def _other_clients(switch: Switch) -> str:
-    """What would have to change where members run a client without the new protocol."""
+    """The changes that members need if they run a client without the new protocol."""
     clients = " and ".join(switch.classic_clients)
     members = sum(switch.classic_clients.values())
     who = "its members run" if members == switch.group.M else f"{members} of its {switch.group.M} members run"
@@ -169,7 +169,7 @@ def _concentrated(switch: Switch) -> list[str]:
 
 
 def _worked(switch: Switch) -> list[str]:
-    """What whole topics on one member mean where some are busier than others."""
+    """The effect of whole topics on one member if some are busier than others."""
     work = switch.busiest
     if not work or max(work["online"], work["fresh"]) <= max(work["now"], work["even"]):
         return []
@@ -230,7 +230,7 @@ def _past(switch: Switch) -> list[str]:
 
 
 def _still(history: Mapping[str, int]) -> str:
-    """How long what was given up stood still, as far as records tell."""
+    """How long the partitions that were given up stopped, as far as records show."""
     low, high = history.get("stopped_ms_at_least"), history.get("stopped_ms_at_most")
     parts = [] if low is None else [f"at least {_seconds(low)}, from all having joined to the assignment"]
     parts += [] if high is None else [f"at most {_seconds(high)}, from the last commit before to the first after"]

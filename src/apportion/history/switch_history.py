@@ -37,7 +37,7 @@ class Recorded(Past, Protocol):
 
     @property
     def habits(self) -> Sequence[CommitInterval]:
-        """Commits counted between the group's records; none where nobody counted."""
+        """Commits counted between the group's records; none if they were not counted."""
 
     @property
     def all_topics(self) -> TopicEntries:
@@ -45,11 +45,11 @@ class Recorded(Past, Protocol):
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """Topic to its id, where it is known."""
+        """Topic to its id, if it is known."""
 
 
 def replayed() -> tuple[str, ...]:
-    """The broker's strategies, and beside them the fairest one that moves least."""
+    """The broker's strategies, and with them the fairest one that moves least."""
     return (*brokers(), DEFAULT_EAGER)
 
 
@@ -86,7 +86,7 @@ def moves(past: Recorded) -> dict[str, int] | None:
 
 
 def batched(walk: Sequence[Step], interval_ms: int = INTERVAL_MS) -> list[Step]:
-    """The generations that are left where an assignment is made at most once an interval."""
+    """The generations that are left if an assignment is made at most once an interval."""
     remaining: list[Step] = []
     last: int | None = None
     first: Step | None = None
@@ -127,7 +127,7 @@ def as_static(walk: Sequence[Step], session_ms: int = SESSION_MS) -> list[Step] 
 
 
 def _by_client(taken: Step) -> tuple[str, ...] | None:
-    """Who each member is by its client id; None where that is not one each."""
+    """Who each member is by its client id; None if that is not one each."""
     clients = taken.group.client_ids or ()
     if len(clients) < taken.group.M or len(set(clients)) < len(clients) or not all(clients):
         return None
@@ -177,7 +177,7 @@ def as_dynamic(
 
 
 def sentences(history: Mapping[str, int], strategy: str = PROTOCOLS["consumer"]) -> Iterable[str]:
-    """What static ids and batching would have made of it, where that is known and differs."""
+    """The effect that static ids and batching would have had, if that is known and differs."""
     plain = history[strategy]
     meaning = {
         "static": "with static ids, which keep a member's place while it restarts",

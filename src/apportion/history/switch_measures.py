@@ -1,4 +1,4 @@
-"""What is known of a group that may switch to the new protocol, and what a switch changes, in figures."""
+"""The facts known about a group that may switch to the new protocol, and the changes of a switch, in figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ALREADY, CAN, STAY = "already", "can", "stay"
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """What is known of the group beside its members and partitions.
+    """The facts known about the group in addition to its members and partitions.
 
     kind
         ``classic`` or ``consumer``; None unknown.
@@ -58,7 +58,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, eq=False)
 class Switch:
-    """What a switch does to one group.
+    """The effects of a switch on one group.
 
     blockers
         None where it is not known whether the broker would refuse.
@@ -97,7 +97,7 @@ class Switch:
         return CAN if self.advice and self.advice[0].startswith("It can switch") else STAY
 
     def to_dict(self) -> dict[str, Any]:
-        """One element of the JSON of ``apportion switch``; what is not known is left out."""
+        """One element of the JSON of ``apportion switch``; unknown facts are left out."""
         document: dict[str, Any] = {"group": self.group.name, "protocol": self.facts.kind}
         if self.blockers is not None and self.facts.kind != CONSUMER:
             document["upgradable"] = not self.blockers
@@ -121,14 +121,14 @@ class Switch:
 
 
 def classic_clients(group: Group) -> dict[str, int]:
-    """Members by client library, of those that have no new protocol; a client id of the user's own tells nothing."""
+    """Members by client library, of those that have no new protocol; a client id of the user's own shows nothing."""
     ids = [client or member for client, member in zip(group.client_ids or [None] * group.M, group.members, strict=True)]
     counts = {name: sum(f"-{name}-" in f"-{client_id}-" for client_id in ids) for name in CLASSIC_CLIENTS}
     return {name: n for name, n in counts.items() if n}
 
 
 def left_out(past: GroupHistory) -> str:
-    """Why a recorded group has no answer, as what follows "1 group"; "" where it has one."""
+    """Why a recorded group has no answer, as the words after "1 group"; "" if it has one."""
     present = past.present
     if present is None:
         return "that is gone"
@@ -149,7 +149,7 @@ def concerns(past: GroupHistory) -> bool:
 
 
 def facts_of(past: GroupHistory) -> GroupFacts:
-    """What a recorded group tells beside its members."""
+    """The facts of a recorded group in addition to its members."""
     present = past.present
     if present is None:
         return GroupFacts()
@@ -164,7 +164,7 @@ def scored(histories: GroupHistories) -> Score:
 
 
 def assigned_data(events: Iterable[GroupRecord]) -> tuple[str, ...] | None:
-    """Members whose assignment in the last classic generation carries user data; None where the bytes are not kept."""
+    """Members whose assignment in the last classic generation carries user data; None if the bytes are not kept."""
     last = None
     for event in events:
         if isinstance(event.record, GroupGeneration):
@@ -184,7 +184,7 @@ def _carries(assignment: bytes) -> bool:
 
 
 def blockers(facts: GroupFacts) -> list[Blocker] | None:
-    """What the broker would refuse an upgrade for, as far as members and strategy tell; None unknown."""
+    """The reason for which the broker would refuse an upgrade, as far as members and strategy show; None unknown."""
     if facts.assigned_data:
         return [Blocker("user data in the assignment", tuple(facts.assigned_data))]
     if facts.assigned_data is not None:
@@ -212,7 +212,7 @@ def even(group: Group) -> float:
 
 
 def busiest(group: Group, owners: Mapping[str, Ints]) -> dict[str, float]:
-    """The greatest share of all known work on one member; nothing where no wanted partition's weight is known."""
+    """The greatest share of all known work on one member; nothing if no wanted partition's weight is known."""
     weight = np.nan_to_num(group.weight) if group.weight is not None else np.zeros(group.P)
     whole = float(weight[group.wanted].sum())
     if not whole:

@@ -1,4 +1,4 @@
-"""Should a classic group switch to the new protocol (KIP-848), and what would happen if it did?
+"""Should a classic group switch to the new protocol (KIP-848), and with which effects?
 
 The broker's assignors are followed, not described: the first target after an online upgrade, whose past is the last
 classic assignment; the target of a group that starts anew; and the recorded joins and leaves again, each answer the

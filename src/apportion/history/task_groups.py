@@ -44,7 +44,7 @@ Task = tuple[str, int]
 
 @dataclass(frozen=True)
 class Layout:
-    """Who runs what, and who keeps copies: process to tasks; loads are active tasks of each member."""
+    """The processes of tasks and of copies: process to tasks; loads are active tasks of each member."""
 
     active: Mapping[str, set[Task]]
     copies: Mapping[str, set[Task]]
@@ -53,7 +53,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class TaskEpoch:
-    """One epoch: what the assignor would have made of it, and what the broker made of it, by the same measures.
+    """One epoch: the assignor's plan for it, and the broker's, by the same measures.
 
     measures, then
         ``moves``: active tasks that went from one process to another that both stay. ``cold``: of all active tasks with
@@ -128,7 +128,7 @@ def variants() -> Mapping[str, Assignor]:
 
 
 def task_step(name: str, generation: Generation, counts: Mapping[str, int]) -> Step | None:
-    """An epoch as a group that holds what the broker gave; None without members or tasks, or of another kind.
+    """An epoch as a group with the broker's plan in force; None without members or tasks, or of another kind.
 
     counts
         Sub-topology to its tasks.
@@ -173,7 +173,7 @@ def last_step(name: str, generations: Sequence[Generation]) -> Step:
 
 
 def strategy_for(step: Step, strategy: Assignor, *, standbys: bool = False) -> Assignor:
-    """The strategy with what the records say of the epoch: processes, tasks without state, and copies asked for.
+    """The strategy with the records' facts about the epoch: processes, tasks without state, and copies asked for.
 
     standbys
         Whether copies count where the strategy has none; else only where it leaves them to the group.
@@ -201,12 +201,12 @@ def asked_for(step: Step, name: str | None, settings: Mapping[str, str]) -> Assi
 
 
 def process_of(group: Group, m: int) -> str:
-    """The member's process; its own where it names none."""
+    """The member's process; its own if it names none."""
     return (group.hosts[m] if group.hosts else None) or group.members[m]
 
 
 def layout(group: Group) -> Layout:
-    """Who holds and keeps what in a group."""
+    """The holders of tasks and copies in a group."""
     active: dict[str, set[Task]] = {process_of(group, m): set() for m in range(group.M)}
     copies: dict[str, set[Task]] = {process: set() for process in active}
     sizes = dict(zip(group.topics, np.diff(group.start).tolist(), strict=True))
@@ -258,7 +258,7 @@ def _settle(group: Group, before: Layout | None, strategy: Assignor) -> tuple[Gr
 
 
 def _on_disk(before: Group, ids: Sequence[str], group: Group, later: Sequence[str], strategy: Assignor) -> Group:
-    """The group whose members tell of the copies that they kept; a living process still has what its other members had.
+    """The group whose members report the copies that they kept; a living process still has its other members' copies.
 
     The broker's assignor knows a member's own past alone.
     """
@@ -351,7 +351,7 @@ def total(walked: Sequence[TaskEpoch]) -> dict[str, int]:
 def task_stages(
     name: str, generations: Sequence[Generation], steps: Sequence[str], strategies: Mapping[str, Assignor]
 ) -> list[TaskStage]:
-    """What stands now, and each step under each assignor, on what the same assignor left in the step before.
+    """The present, and each step under each assignor, on the result of the same assignor in the step before.
 
     generations
         As ``fold`` gives them; the last one is where the steps begin.
@@ -425,7 +425,7 @@ def _replayed(name: str, walked: Sequence[TaskEpoch]) -> ScenarioResult:
 
 
 def rollout_sentences(step: Step) -> list[str]:
-    """What the words of a rollout mean for tasks, and what the records do not tell."""
+    """The meaning of a rollout's words for tasks, and the facts that the records leave out."""
     standbys = count(standbys_of(step.generation), "standby")
     means = "Partitions are tasks here, by sub-topology and number, and members are threads; those of one process"
     unknown = "No record shows how far a copy is restored, or whether a process finds its state again"

@@ -1,4 +1,4 @@
-"""What was measured of a group over a window: rates and how they were come by, lag in time, members' speeds."""
+"""The measures of a group over a window: rates and how they were found, lag in time, members' speeds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rates:
 
 
 def newest(series: AllSeries) -> int:
-    """The last moment (ms) of which a log's end is known, else a commit; 0 where nothing is."""
+    """The last moment (ms) with a known log end, else a commit; 0 if there is none."""
     for side in ("ends", "commits"):
         last = max((samples[-1][0] for known in series.values() if (samples := getattr(known, side))), default=0)
         if last:
@@ -80,7 +80,7 @@ def unread_of(group: Group) -> tuple[Longs, Longs]:
 
 
 def as_of_last_look(group: Group, series: AllSeries) -> Group:
-    """The group with the newest offsets of the series, where these are newer than the group: of a live cluster."""
+    """The group with the newest offsets of the series, if these are newer than the group: of a live cluster."""
     if group.offsets is None:
         return group
     end, committed = group.offsets.end.copy(), group.offsets.committed.copy()
@@ -133,7 +133,7 @@ def group_time(
 
 
 def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dict[str, Speed]:
-    """Each member's speed on what it holds, while it had something to read."""
+    """Each member's speed on its partitions, while it had something to read."""
     held: list[list[Series]] = [[] for _ in range(group.M)]
     for p, owner in enumerate(group.owner.tolist()):
         known = series.get(group.name_of(p))
@@ -143,7 +143,7 @@ def speeds(group: Group, series: AllSeries, since_ms: int, until_ms: int) -> dic
 
 
 def learned_capacity(member_speeds: Mapping[str, Speed]) -> tuple[float | None, str]:
-    """What a member takes, by the members' own speeds: the median of their medians; and a sentence that says how."""
+    """A member's capacity, by the members' own speeds: the median of their medians; and a sentence that says how."""
     known = {name: s for name, s in member_speeds.items() if s.median and round(s.median, 3)}
     if not known:
         if any(s.median is not None for s in member_speeds.values()):

@@ -95,7 +95,7 @@ def verdicts(
 
 
 def _did_not_shrink(lags: Known, start: Ints) -> Bools:
-    """(P,) where two lags at least are known, and none of the later half is less than one of the earlier.
+    """(P,) whether two lags at least are known, and none of the later half is less than one of the earlier.
 
     Halves, since a lag swings with every commit: how often logs are sampled must not decide.
     """

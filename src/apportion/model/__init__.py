@@ -1,1 +1,1 @@
-"""What everything is about: a group in, a plan out, and the way between names and numbers."""
+"""The core of everything: a group in, a plan out, and the way between names and numbers."""

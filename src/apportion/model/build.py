@@ -34,7 +34,7 @@ _STATE: Final = frozenset(("tags", "standby", "recovery_lag"))
 
 
 class OwnedLists(NamedTuple):
-    """What M members say they hold: R lists of partition ids, member by member.
+    """The partitions that M members say they hold: R lists of partition ids, member by member.
 
     of_member
         (R,) whose list it is: a place among the members.
@@ -51,7 +51,7 @@ class OwnedLists(NamedTuple):
 
     @classmethod
     def of(cls, owned: Sequence[Mapping[str, Sequence[int]] | None]) -> OwnedLists:
-        """What each member says: topic to ids, or nothing."""
+        """Each member's words: topic to ids, or nothing."""
         rows = [held for held in owned if held]
         lists = list(chain.from_iterable([held.values() for held in rows]))
         of_member = np.arange(len(owned)).repeat([len(held) if held else 0 for held in owned])
@@ -163,7 +163,7 @@ def member_columns(members: Mapping[str, Raw]) -> MemberColumns:
 
 
 def _state(rows: list[Raw]) -> MemberState:
-    """What the members (M,) tell of tags, copies and how far they are restored."""
+    """The members' (M,) words about tags, copies and how far they are restored."""
     return MemberState(
         tuple([row.get("tags") or {} for row in rows]),
         tuple([row.get("standby") or {} for row in rows]),
@@ -283,7 +283,7 @@ def topic_order(names: Collection[str]) -> tuple[str, ...]:
 
 
 def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, Ints, TopicColumns | None]:
-    """Where each topic's partitions begin (T + 1,), all ids (P,), and of which partitions something is known, and what.
+    """Where each topic's partitions begin (T + 1,), all ids (P,), and the partitions with known facts, and those facts.
 
     The last is None where nothing is: then the ids of each topic are 0 and so on.
     """
@@ -323,7 +323,7 @@ def _partitions(described: Raw, topics: tuple[str, ...]) -> tuple[Ints, Ints, In
 
 
 def _ascending(topic: TopicColumns, ids: Ints) -> TopicColumns:
-    """The topic's partitions by id; ``ids`` are those it has where there are no gaps."""
+    """The topic's partitions by id; ``ids`` are those it has if there are no gaps."""
     return topic if np.array_equal(topic.number, ids) else topic.take(np.argsort(topic.number, kind="stable"))
 
 
@@ -367,7 +367,7 @@ def _distinct(member: Ints, partition: Ints, partitions: int) -> Claims:
 
 
 def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> Ints:
-    """The place of each (topic, id) in the (P,) arrays; -1 where no such partition exists."""
+    """The place of each (topic, id) in the (P,) arrays; -1 if no such partition exists."""
     at = start[topic]
     at += number
     fits = number >= 0
@@ -389,7 +389,7 @@ def find_partitions(topic: Ints, number: Ints, start: Ints, numbers: Ints) -> In
 
 
 def _offsets(at: Ints, columns: TopicColumns | None, partitions: int) -> Offsets | None:
-    """What is known of the logs; None where that is nothing."""
+    """The known facts about the logs; None if there are none."""
     if columns is None:
         return None
     logs = {"begin": columns.begin, "end": columns.end, "committed": columns.committed, "lag": columns.lag}
@@ -403,7 +403,7 @@ def _offsets(at: Ints, columns: TopicColumns | None, partitions: int) -> Offsets
 
 
 def _weights(at: Ints, columns: TopicColumns | None, partitions: int) -> Floats | None:
-    """(P,) the work that each partition brings; None where no weight is known."""
+    """(P,) the work that each partition brings; None if no weight is known."""
     if columns is None or columns.weight is None or np.isnan(columns.weight).all():
         return None
     weight = np.full(partitions, np.nan)
@@ -419,7 +419,7 @@ def _racks(
     start: Ints,
     of_member: Sequence[str | None],
 ) -> Racks | None:
-    """Racks of members and of partitions, which ``replicas`` or the columns know; None where nobody names one."""
+    """Racks of members and of partitions, which ``replicas`` or the columns know; None if none is named."""
     partitions = int(start[-1])
     if replicas is None:
         held, racks_of = ([], ints([])) if columns is None else columns.racks()

@@ -1,4 +1,4 @@
-"""Which past claims stand: stale, claimed twice and unsubscribed ones fall."""
+"""Which past claims are valid: stale, claimed twice and unsubscribed ones fall."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def _of_members(
     """
 
     def names(own: Sequence[str | None], new: Sequence[str | None]) -> list[str | None]:
-        """Of those that stay and those that come; whoever is behind the end of the list has none."""
+        """Of those that stay and those that come; a member behind the end of the list has none."""
         padded = [*own, *[None] * (group.M - len(own))]
         return [*map(padded.__getitem__, remaining), *new]
 
@@ -92,7 +92,7 @@ def _of_members(
 
 
 def _facts(group: Group, comers: MemberColumns, source: Ints) -> dict[str, Ints]:
-    """What members say of themselves; what none says is not there, but for what group.json has a field for."""
+    """The members' facts about themselves; one that none gives is absent, but for those with a field in group.json."""
     facts = {}
     for name in [*group.facts, *(comers.facts.keys() - group.facts.keys())]:
         unsaid = MEMBER_FIELDS[name].default if name in MEMBER_FIELDS else UNSET
@@ -107,7 +107,7 @@ def _facts(group: Group, comers: MemberColumns, source: Ints) -> dict[str, Ints]
 
 
 def _state(group: Group, comers: MemberColumns, source: Ints) -> MemberState | None:
-    """What members tell of their state; None where none tells any."""
+    """The members' words about their state; None if there are none."""
     if group.state is None and comers.state is None:
         return None
     nothing = MemberState((), (), ())
@@ -119,7 +119,7 @@ def _state(group: Group, comers: MemberColumns, source: Ints) -> MemberState | N
 
 
 def _as_built(group: Group) -> Group | None:
-    """The group as ``build`` would make it of its group.json; None where that may be other arrays, or topics less."""
+    """The group as ``build`` would make it of its group.json; None if that may be other arrays, or topics less."""
     claims = group.claims
     if not group.described.all() or len(claims.nonexistent):
         return None
@@ -145,7 +145,7 @@ def _all_used(racks: Racks) -> bool:
 
 
 def _some(offsets: Offsets | None) -> Offsets | None:
-    """The offsets; None where none is known."""
+    """The offsets; None if none is known."""
     if offsets is None:
         return None
     columns = (offsets.begin, offsets.end, offsets.committed, offsets.lag)

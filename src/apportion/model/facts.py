@@ -43,7 +43,7 @@ class Fact:
             self.check("Fact.default", self.default)
 
     def check(self, where: str, value: Any) -> None:
-        """Raise BadInput, which names the place, for what is no whole number within the bounds."""
+        """Raise BadInput, which names the place, for a value that is no whole number within the bounds."""
         integer(self.low, self.high)(where, value)
 
     def within(self, values: Ints) -> Ints:
@@ -60,7 +60,7 @@ MEMBER_FIELDS: Final[Mapping[str, Fact]] = {"priority": PRIORITY, "capacity": CA
 
 
 def check_facts(where: str, value: Any) -> None:
-    """Raise BadInput unless the value is an object of whole numbers in 64 bits, whoever may ask for them."""
+    """Raise BadInput unless the value is an object of whole numbers in 64 bits, no matter who may ask for them."""
     is_a(where, value, dict, "an object of numbers")
     for name, number in value.items():
         check_text(f"{where}.{name}", name)
@@ -71,7 +71,7 @@ def check_facts(where: str, value: Any) -> None:
 
 
 def fact_columns(members: list[Mapping[str, Any]]) -> dict[str, Ints]:
-    """Fact to (M,) numbers of these members in the form of group.json; ``UNSET`` where one does not say."""
+    """Fact to (M,) numbers of these members in the form of group.json; ``UNSET`` if one does not say."""
     facts_of = [fields.get("facts") or {} for fields in members]
     names = sorted(set().union(*facts_of))
     return {name: ints([UNSET if facts.get(name) is None else facts[name] for facts in facts_of]) for name in names}

@@ -14,7 +14,7 @@ class Tabular(ABC):
 
     @abstractmethod
     def columns(self) -> Mapping[str, Sequence[Any]]:
-        """Column to its values, as many in each; None where one is not known."""
+        """Column to its values, as many in each; None if one is not known."""
 
     def to_frame(self) -> Any:
         """A ``pandas.DataFrame`` of the columns.

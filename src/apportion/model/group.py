@@ -20,7 +20,7 @@ WEIGHT_MAX: Final = 2**53
 
 
 class NonexistentClaims(Sequence[tuple[int, str, int]]):
-    """Claims on what does not exist: (member, topic name, partition id), ascending, each once.
+    """Claims on unknown partitions: (member, topic name, partition id), ascending, each once.
 
     They are other people's word, millions of them if a member likes, so they stay arrays until somebody looks.
 
@@ -62,7 +62,7 @@ NONE_NONEXISTENT: Final = NonexistentClaims(_NOBODYS, _NOBODYS, _NOBODYS, ())
 
 @dataclass(frozen=True, eq=False)
 class Claims:
-    """What members say they held after the last rebalance that they saw.
+    """The members' partitions after the last rebalance that they saw, by their own words.
 
     member, partition
         (C,) a member and a partition that exists; no pair stands twice.
@@ -80,7 +80,7 @@ NO_CLAIMS: Final = Claims(_NOBODYS, _NOBODYS)
 
 @dataclass(frozen=True, eq=False)
 class Offsets:
-    """What is known of each partition's log; -1 is unknown, for ``committed`` never committed.
+    """The facts known about each partition's log; -1 is unknown, for ``committed`` never committed.
 
     begin, end, committed, lag
         (P,) in messages; a given ``lag`` wins over the three offsets.
@@ -94,7 +94,7 @@ class Offsets:
 
 @dataclass(frozen=True, eq=False)
 class Racks:
-    """Where members and replicas stand.
+    """The racks of members and replicas.
 
     names
         (R,) every rack that anybody names, ascending.
@@ -127,7 +127,7 @@ class Racks:
 
 @dataclass(frozen=True, eq=False)
 class MemberState:
-    """What members tell of their state beside what they own, (M,) each: for strategies that move tasks.
+    """The members' words about their state and their partitions, (M,) each: for strategies that move tasks.
 
     tags
         Client tags by name (KIP-708).
@@ -152,11 +152,11 @@ class MemberState:
 
 
 class of_offsets(cached_property[Value]):  # noqa: N801 - read as the decorator that it is
-    """A value that follows from the offsets too: a group with other offsets works it out anew."""
+    """A value that follows from the offsets too: a group with other offsets computes it again."""
 
 
 class of_claims(cached_property[Value]):  # noqa: N801
-    """A value that follows from claims and generations too: a group with another past works it out anew."""
+    """A value that follows from claims and generations too: a group with another past computes it again."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,16 +214,16 @@ class Group:
 
     @property
     def priority(self) -> Ints:
-        """(M,) for failover, highest first; ``UNSET``, lowest of all, where a member has none."""
+        """(M,) for failover, highest first; ``UNSET``, lowest of all, if a member has none."""
         return self.facts["priority"]
 
     @property
     def capacity(self) -> Ints:
-        """(M,) how much each member can take beside the others, from 1 to ``CAPACITY_MAX``."""
+        """(M,) how much each member can take compared with the others, from 1 to ``CAPACITY_MAX``."""
         return self.facts["capacity"]
 
     def with_facts(self, wanted_facts: Mapping[str, Fact]) -> Group:
-        """The group as a strategy sees it that asks for these facts: its defaults stand where members do not say.
+        """The group as a strategy sees it that asks for these facts: its defaults count if members do not say.
 
         Raises
             BadInput for a number out of the strategy's bounds, naming its place.
@@ -239,20 +239,20 @@ class Group:
         return replace(self, facts=facts)
 
     def with_offsets(self, offsets: Offsets) -> Group:
-        """The same group with other offsets; what was worked out from members and partitions alone is kept."""
+        """The same group with other offsets; values that depend on members and partitions alone are kept."""
         return self._changed(of_offsets, offsets=offsets)
 
     def with_claims(self, claims: Claims, generation: Ints) -> Group:
-        """The same group with another past, generations (M,) beside; what does not depend on it is kept."""
+        """The same group with another past, and its generations (M,); values that do not depend on it are kept."""
         return self._changed(of_claims, claims=claims, generation=generation)
 
     def holding(self, owner: Ints) -> Group:
-        """The same group whose members hold, since the next generation, what ``owner`` (P,) gives them."""
+        """The same group whose members hold, since the next generation, the partitions of ``owner`` (P,)."""
         held = np.flatnonzero(owner != NOBODY)
         return self.with_claims(Claims(owner[held], held), np.full(self.M, int(self.generation.max()) + 1))
 
     def with_state(self, state: MemberState | None) -> Group:
-        """The same group whose members tell this of their state; nothing that was worked out depends on it."""
+        """The same group whose members report this about their state; no computed value depends on it."""
         return self._changed((), state=state)
 
     def _changed(self, stale: type | tuple[()], **fields: object) -> Group:
@@ -263,7 +263,7 @@ class Group:
         return fresh
 
     def without_past(self) -> Group:
-        """The same group as if it started anew."""
+        """The same group as if it started from the beginning."""
         return self.with_claims(NO_CLAIMS, np.full(self.M, UNKNOWN))
 
     # The letters are the names here: see apportion.arrays.
@@ -330,7 +330,7 @@ class Group:
 
     @cached_property
     def wants(self) -> Bools:
-        """(K, T) whether subscription k has topic t; use ``may_own`` where K x T passes ``CELLS``."""
+        """(K, T) whether subscription k has topic t; use ``may_own`` if K x T passes ``CELLS``."""
         if len(self.subscriptions) * self.T > CELLS:
             raise MemoryError(f"{len(self.subscriptions)} subscriptions x {self.T} topics are too many for one matrix")
         wants = np.zeros((len(self.subscriptions), self.T), dtype=np.bool_)
@@ -344,13 +344,13 @@ class Group:
         return np.concatenate([k * self.T + topics for k, topics in enumerate(self.subscriptions)])
 
     def may_own(self, member: Ints, partition: Ints) -> Bools:
-        """Whether each member subscribes to the topic of the partition beside it."""
+        """Whether each member subscribes to the topic of the partition in the same row."""
         if len(self.subscriptions) == 1 and self.all_wanted:
             return np.ones(len(partition), dtype=np.bool_)
         return self._wishes(member, self.topic_of[partition])
 
     def _wishes(self, member: Ints, topic: Ints) -> Bools:
-        """Whether each member subscribes to the topic beside it."""
+        """Whether each member subscribes to the topic in the same row."""
         k, t = self.subscription_of[member], topic
         if len(self.subscriptions) * self.T <= CELLS:
             return self.wants.ravel().take(k * self.T + t)
@@ -362,12 +362,12 @@ class Group:
 
     @of_claims
     def verdict(self) -> JudgedClaims:
-        """Which claims stand, and why the others fell."""
+        """Which claims are valid, and why the others fell."""
         return judge(self.claims.member, self.claims.partition, self.generation, self.P, self.may_own)
 
     @property
     def owner(self) -> Ints:
-        """(P,) who owned each partition before, by a claim that stands; -1 nobody."""
+        """(P,) who owned each partition before, by a valid claim; -1 for none."""
         return self.verdict.owner
 
     @of_claims
@@ -389,13 +389,13 @@ class Group:
 
     @of_claims
     def tells_home(self) -> bool:
-        """Whether some stale claim tells where a partition may come home."""
+        """Whether some stale claim shows where a partition may come home."""
         # Claims are judged only where there are some: without any a plan takes microseconds.
         return bool(len(self.claims.member) and len(self.verdict.newest) and (self.home != NOBODY).any())
 
     @of_offsets
     def lag(self) -> Longs:
-        """(P,) messages that the group still has to read; 0 where nothing is known."""
+        """(P,) messages that the group still has to read; 0 if nothing is known."""
         if self.offsets is None:
             return np.zeros(self.P, dtype=np.int64)
         o = self.offsets
@@ -403,7 +403,7 @@ class Group:
 
     @of_offsets
     def lag_floats(self) -> Floats | None:
-        """(P,) ``lag`` as floats, which add up exactly; None where their sum may pass 2**53."""
+        """(P,) ``lag`` as floats, which add up exactly; None if their sum may pass 2**53."""
         small = not self.P or int(self.lag.max()) < 2**53 // self.P
         return self.lag.astype(np.float64) if small else None
 
@@ -422,7 +422,7 @@ class Group:
 
     @of_claims
     def claimed_by(self) -> Ints:
-        """(P,) who claims each partition, rightly or not: -1 nobody, -2 several members, else the one."""
+        """(P,) who claims each partition, rightly or not: -1 none, -2 several members, else the one."""
         if self.verdict.undisputed:
             return self.owner
         claimed = np.full(self.P, NOBODY)

@@ -82,7 +82,7 @@ def _racks_fit(racks: Racks | None) -> None:
 
 
 def check_group(raw: Any, empty: bool = False) -> None:
-    """Raise ``BadInput`` at the first place where the dict is not a group of version 1."""
+    """Raise ``BadInput`` at the first place in which the dict is not a group of version 1."""
     check_object("", raw, _GROUP, required=("topics", "members"))
     _distinct_ids(raw.get("topic_ids") or {})
     if not raw["members"] and not empty:
@@ -126,7 +126,7 @@ def _members(where: str, value: Any) -> None:
 
 
 def _instances(members: dict[str, Any]) -> None:
-    """No instance id stands for two members."""
+    """No instance id names two members."""
     seen: dict[str, str] = {}
     for member, fields in members.items():
         instance = fields.get("instance_id")
@@ -148,7 +148,7 @@ def _topic_ids(where: str, value: Any) -> None:
 
 
 def _distinct_ids(topic_ids: dict[str, str | None]) -> None:
-    """No topic id stands for two topics."""
+    """No topic id names two topics."""
     topic_of: dict[str, str] = {}
     for topic, topic_id in topic_ids.items():
         if topic_id is not None and topic_of.setdefault(topic_id, topic) != topic:
@@ -255,7 +255,7 @@ _GROUP: Final[dict[str, Check]] = {
 
 
 def group_to_dict(group: GroupLike) -> dict[str, Any]:
-    """group.json of a group: what ``read_group`` makes the same group from.
+    """group.json of a group: the text from which ``read_group`` makes the same group.
 
     >>> group_to_dict({"topics": {"t": 2}, "members": {"a": {"topics": ["t", "t"], "rack": None}}})["members"]
     {'a': {'topics': ['t']}}
@@ -303,7 +303,7 @@ def _member_to_dict(group: Group, m: int) -> dict[str, Any]:
 
 
 def _state_to_dict(state: MemberState, m: int) -> dict[str, Any]:
-    """What a member tells of its state; None for each field of which it tells nothing."""
+    """A member's words about its state; None for each field that it leaves out."""
     lags: dict[str, list[dict[str, int]]] = {}
     for (topic, partition), lag in sorted(state.recovery_lag[m].items()):
         lags.setdefault(topic, []).append({"partition": partition, "lag": lag})
@@ -315,7 +315,7 @@ def _state_to_dict(state: MemberState, m: int) -> dict[str, Any]:
 
 
 def _topic_to_dict(group: Group, t: int) -> int | list[dict[str, Any]]:
-    """A topic's entries, or their number alone where nothing else is known."""
+    """A topic's entries, or only their number if nothing else is known."""
     span = group.partitions(t)
     entries: list[dict[str, Any]] = [{"partition": number} for number in group.number[span].tolist()]
     _add_racks(group.racks, span, entries)

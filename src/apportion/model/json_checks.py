@@ -1,4 +1,4 @@
-"""Checks of JSON values from outside: each error says where, what was found, and what was needed."""
+"""Checks of JSON values from outside: each error names the place, the value, and the need."""
 
 from __future__ import annotations
 

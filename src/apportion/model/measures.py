@@ -1,4 +1,4 @@
-"""What an answer is worth: balance, moves, lag spread, locality, a line each."""
+"""The value of an answer: balance, moves, lag spread, locality, a line each."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def loads(owner: Ints, members: int) -> Ints:
 
 
 def lag_held(group: Group, owner: Ints) -> Longs:
-    """(M,) messages each member has to read; exact beyond 2**53 too, where floats are not."""
+    """(M,) messages each member has to read; exact beyond 2**53 too, unlike floats."""
     if group.lag_floats is not None:
         return np.bincount(owner + 1, group.lag_floats, group.M + 1)[1:].astype(np.int64)
     mine = owner != NOBODY
@@ -158,7 +158,7 @@ def lag_bound(group: Group, owner: Ints) -> int:
 
 
 def summable(lag: Longs) -> Longs:
-    """The lags, as Python's unbounded integers where their sum may pass 63 bits."""
+    """The lags, as Python's unbounded integers if their sum may pass 63 bits."""
     return lag if not len(lag) or int(lag.max()) < 2**62 // len(lag) else lag.astype(object)
 
 

@@ -1,4 +1,4 @@
-"""A plan: a group, an owner for each partition, and what is proved about it."""
+"""A plan: a group, an owner for each partition, and the proofs about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Certificate(Protocol):
 
 
 class Later(Mapping[str, Any]):
-    """Fields of an answer that are made when somebody looks, since most plans of a long rollout nobody prints."""
+    """Fields of an answer that are made when they are read, since most plans of a long rollout are not printed."""
 
     def __init__(self, makers: Mapping[str, Callable[[], Any]]) -> None:
         self._makers = makers
@@ -43,7 +43,7 @@ class Later(Mapping[str, Any]):
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a strategy returns when it has more to say than the owners.
+    """A strategy's return value when it has more to say than the owners.
 
     owner
         (P,) the member that owns each partition; -1 nobody.
@@ -74,7 +74,7 @@ class Answer:
 
 
 def hand_over(group: Group, owner: Ints, holds: Bools | None = None, together: Ints | None = None) -> Bools:
-    """(P,) what goes to nobody for a round before ``owner`` (P,) holds, because somebody else claims it (KIP-429).
+    """(P,) partitions withheld for a round before ``owner`` (P,) holds, because others claim them (KIP-429).
 
     The rule for plans, for live groups and for tasks: a partition waits that somebody else than its new owner claims,
     rightly or not, unless the new owner holds it by a claim that stands.
@@ -105,7 +105,7 @@ def hand_over(group: Group, owner: Ints, holds: Bools | None = None, together: I
 def in_two_rounds(
     group: Group, target: Ints, complete: Callable[[Group], Ints | None], together: Ints | None = None
 ) -> Ints:
-    """(P,) a target that the second round gives too; ``target`` itself where nothing is held back.
+    """(P,) a target that the second round gives too; ``target`` itself if nothing is held back.
 
     complete
         A group to owners: everybody keeps what they have, and the rest is handed out as a function of that alone.
@@ -146,7 +146,7 @@ class Plan(Tabular):
 
     @property
     def owner(self) -> Ints:
-        """(P,) the member that owns each partition in the end; -1 nobody."""
+        """(P,) the member that owns each partition in the end; -1 for none."""
         return self.answer.owner
 
     @property
@@ -156,13 +156,13 @@ class Plan(Tabular):
 
     @cached_property
     def changed(self) -> Ints:
-        """(N,) partitions, ascending, that do not stay: what nobody had or nobody gets is among them."""
+        """(N,) partitions, ascending, that do not stay: those without a past or a new owner are among them."""
         changed: Ints = (self.owner != self.group.owner).nonzero()[0]
         return changed
 
     @cached_property
     def withheld(self) -> Bools:
-        """(P,) partitions that somebody else than the new owner claims, so that nobody gets them this round."""
+        """(P,) partitions that another member than the new owner claims, so that no member gets them this round."""
         if not self.cooperative:
             return np.zeros(self.group.P, dtype=np.bool_)
         return hand_over(self.group, self.owner, together=self.answer.together)
@@ -179,7 +179,7 @@ class Plan(Tabular):
 
     @cached_property
     def target(self) -> Assignment:
-        """The assignment after the hand-over; where nothing is withheld the assignment itself.
+        """The assignment after the hand-over; if nothing is withheld the assignment itself.
 
         What a member gets in both is the same object: leave it as it is, or copy.
         """
@@ -202,7 +202,7 @@ class Plan(Tabular):
 
     @property
     def unassigned(self) -> dict[str, list[int]]:
-        """Described partitions that nobody gets: topic to ids."""
+        """Described partitions that no member gets: topic to ids."""
         return partitions_to_names(self.group, self.owner == NOBODY)
 
     @property
@@ -215,7 +215,7 @@ class Plan(Tabular):
         ]
 
     def columns(self) -> dict[str, list[Any]]:
-        """A row a partition: its owner in the end, this round and before (None: nobody), its lag (None: unknown)."""
+        """A row a partition: its owner in the end, this round and before (None: no owner), its lag (None: unknown)."""
         group, members = self.group, [*self.group.members, None]  # NOBODY, -1, is the last one
         topics = [group.topics[t] for t in group.topic_of.tolist()]
         owners = {"owner": self.owner, "owner_now": self.owner_now, "previous_owner": group.owner}

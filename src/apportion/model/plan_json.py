@@ -44,7 +44,7 @@ class SavedPlan:
     raw: Mapping[str, Any]
 
     def owners_in(self, group: Group) -> Ints:
-        """(P,) the owner of each of the group's partitions under this plan; -1 nobody.
+        """(P,) the owner of each of the group's partitions under this plan; -1 for none.
 
         Raises
             BadInput where a member or a partition of the plan is not the group's: it is a plan of another group.
@@ -67,7 +67,7 @@ class SavedPlan:
         return owner
 
     def as_group(self) -> dict[str, Any]:
-        """group.json of the group as this plan leaves it, as far as the plan tells: members want what they hold."""
+        """group.json of the group as this plan leaves it, as far as it says: members want the topics they hold."""
         ids: dict[str, set[int]] = {}
         for held in [*self.owned.values(), self.raw["unassigned"]]:
             for topic, numbers in held.items():
@@ -95,7 +95,7 @@ def read_plan(raw: Any) -> SavedPlan:
 
 
 def _anything(where: str, value: Any) -> None:
-    """A field that is not ours to judge."""
+    """A field that we do not judge."""
 
 
 def _settings(where: str, value: Any) -> None:

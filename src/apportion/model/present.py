@@ -1,4 +1,4 @@
-"""The present of a group as a person must see it: who reads what, twice where it is twice, and which lag is known."""
+"""A group's present as a person must see it: the readers, two if there are two, and which lag is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_SHARED: Final = 2
 
 
 def contested(group: Group) -> Bools:
-    """(P,) whether several members claim the partition in its newest generation: for a plan nobody owns it, and each
+    """(P,) whether several members claim the partition in its newest generation: for a plan no member owns it, and each
     of them reads it.
     """
     twice = np.zeros(group.P, dtype=np.bool_)
@@ -26,7 +26,7 @@ def contested(group: Group) -> Bools:
 
 
 def owed(group: Group, assumed: bool = False) -> Bools:
-    """(P,) whether the group still has to read the partition: what no living member wants any more, it left.
+    """(P,) whether the group still has to read the partition: it left those that no living member wants any more.
 
     assumed
         Whether subscriptions are guessed: then all counts.
@@ -35,7 +35,7 @@ def owed(group: Group, assumed: bool = False) -> Bools:
 
 
 def readers(group: Group) -> tuple[Ints, Ints]:
-    """(N,) members and (N,) the partitions that they read, by partition: one each, or several where it is contested."""
+    """(N,) members and (N,) the partitions that they read, by partition: one each, or several if it is contested."""
     code = group.verdict.code
     now = np.flatnonzero((code == STANDS) | (code == TWICE)) if not group.verdict.undisputed else slice(None)
     member, partition = group.claims.member[now], group.claims.partition[now]
@@ -61,7 +61,7 @@ def lag_now(group: Group) -> Longs:
 
 
 def measure_now(group: Group) -> dict[str, Any]:
-    """The measures of the present owners; where partitions are read by several members, each of these counts them, and
+    """The measures of the present owners; if partitions are read by several members, each of these counts them, and
     ``double_readers`` says how many partitions that is.
     """
     measures = measure(group, group.owner)
@@ -76,13 +76,13 @@ def measure_now(group: Group) -> dict[str, Any]:
 
 
 def unowned(group: Group, owner: Ints) -> int:
-    """Wanted partitions that nobody is to read; of the present owners those that several read are not counted."""
+    """Wanted partitions that no member is to read; of the present owners those with several readers are not counted."""
     nobody = group.wanted & (owner == NOBODY)
     return int(np.count_nonzero(nobody & ~contested(group) if owner is group.owner else nobody))
 
 
 def observed_lag(group: Group) -> Longs:
-    """(P,) messages left to read; -1 where nothing tells.
+    """(P,) messages left to read; -1 if unknown.
 
     Unlike a plan, a person must see what is not known: without a commit reading starts where ``auto.offset.reset``
     says, which by default is the end, so that a plan counts 0; in an empty log that is right for a person too.
@@ -97,7 +97,7 @@ def observed_lag(group: Group) -> Longs:
 
 
 def observed_lag_known(group: Group) -> bool:
-    """Whether something tells the lag of some wanted partition."""
+    """Whether the lag of some wanted partition is known."""
     return bool((group.wanted & (observed_lag(group) != UNKNOWN)).any())
 
 

@@ -1,4 +1,4 @@
-"""What is known of partitions, on arrays: what ``build`` makes of the entries of group.json, or what it is given.
+"""The facts known about partitions, on arrays: made by ``build`` from the entries of group.json, or given.
 
 Tables have columns already. As entries a million partitions are a million dictionaries, which is most of what a group
 costs that is planned once. ``build`` and the history's steps look at the columns themselves; whoever else reads the
@@ -94,7 +94,7 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
 
     @classmethod
     def together(cls, topics: Sequence[TopicColumns]) -> TopicColumns:
-        """The partitions of several topics, one after the other; ids may then stand twice."""
+        """The partitions of several topics, one after the other; ids may then occur twice."""
         if len(topics) == 1:
             return topics[0]
         first = np.cumsum([0, *(len(each.rack_lists) for each in topics)])
@@ -119,7 +119,7 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
         return [self.rack_lists[n] for n in used.tolist()], rank[self.racks_of]
 
     def numbered(self, n: int, offsets: bool) -> TopicColumns | int:
-        """Partitions 0 to n - 1 with what is known of them, offsets if asked for; n alone where that is nothing."""
+        """Partitions 0 to n - 1 with their known facts, offsets if asked for; n alone if nothing is known."""
         logs = OFFSETS if offsets else ()
         # An offset of 0 is as good as none where the topic has nothing else: no lag can follow from it.
         has_offsets = any((getattr(self, name) > 0).any() for name in logs)
@@ -145,7 +145,7 @@ class TopicColumns(Sequence[Mapping[str, Any]]):
 
 
 def column_of(rows: Sequence[Mapping[str, Any]], fields: AbstractSet[str], field: str) -> list[Any]:
-    """One field of all rows, which have no others than ``fields``; None where it is missing."""
+    """One field of all rows, which have no others than ``fields``; None if it is missing."""
     if field not in fields:
         return [None] * len(rows)
     try:

@@ -45,7 +45,7 @@ def longs(column: pa.ChunkedArray | pa.Array) -> Longs:
 
 
 def valid(column: pa.ChunkedArray | pa.Array) -> Bools:
-    """Where a column is not null."""
+    """Whether a column is not null, row by row."""
     return np.asarray(column.is_valid())
 
 
@@ -55,7 +55,7 @@ def millis(column: pa.ChunkedArray | pa.Array) -> Longs:
 
 
 def millis_or_null(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Times as milliseconds, as ``millis`` gives them; null where there is none."""
+    """Times as milliseconds, as ``millis`` gives them; null if there is none."""
     return pa.array(millis(column), mask=~valid(column))
 
 
@@ -65,7 +65,7 @@ def numbered(code: Longs, partition: Longs) -> Longs:
 
 
 def unnumbered(number: Longs) -> tuple[Longs, Longs]:
-    """The codes and partitions of what ``numbered`` gave."""
+    """The codes and partitions in the result of ``numbered``."""
     return number >> 32, (number & (2 * _HALF - 1)) - _HALF
 
 
@@ -77,7 +77,7 @@ def united(*numbers: Longs) -> Longs:
 
 
 def starts_of(*keys: Longs) -> Ints:
-    """Where runs of equal keys begin in sorted columns, and where the last one ends."""
+    """The starts of runs of equal keys in sorted columns, and the end of the last one."""
     n = len(keys[0])
     if not n:
         return np.zeros(1, dtype=np.int64)
@@ -131,7 +131,7 @@ def with_columns(rows: pa.Table, **columns: Any) -> pa.Table:
 
 
 def fields_of(structs: pa.StructArray) -> dict[str, pa.Array]:
-    """The fields of structs by name, null where the struct is."""
+    """The fields of structs by name, null if the struct is."""
     return dict(zip([field.name for field in structs.type], structs.flatten(), strict=True))
 
 
@@ -145,7 +145,7 @@ def with_fields(structs: pa.StructArray, columns: Mapping[str, pa.Array | None])
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """A column's values as Python's, as ``to_pylist`` gives them; a text that stands in it often is one object."""
+    """A column's values as Python's, as ``to_pylist`` gives them; a text that occurs often is one object."""
     kind, values = column.type, list[Any]()
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]

@@ -45,7 +45,7 @@ def read(key: bytes | None, value: bytes | None) -> Record | str:
 
 
 def micros(millis: int | None) -> int | None:
-    """Milliseconds as microseconds; None where no timestamp can hold them (beyond 292,000 years)."""
+    """Milliseconds as microseconds; None if no timestamp can hold them (beyond 292,000 years)."""
     return None if millis is None or not -MICROS_MAX <= millis * 1000 <= MICROS_MAX else millis * 1000
 
 
@@ -109,7 +109,7 @@ def _numbers(values: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Ar
 
 
 def _times(millis: np.ndarray[Any, Any], valid: np.ndarray[Any, Any]) -> pa.Array:
-    """Microseconds; null where no timestamp can hold them."""
+    """Microseconds; null if no timestamp can hold them."""
     fits = (millis >= -MICROS_MAX // 1000 + 1) & (millis <= MICROS_MAX // 1000)
     return pa.array(np.where(fits, millis, 0) * 1000, mask=~(valid & fits))
 
@@ -154,7 +154,7 @@ def _held(held: Held) -> list[dict[str, Any]]:
 
 
 def every_row(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of ``commits``, ``generations``, ``epochs``, ``rejects`` and ``counts`` (of what is only counted), by name.
+    """Rows of ``commits``, ``generations``, ``epochs``, ``rejects`` and ``counts`` (for records only counted), by name.
 
     Each record is looked at once: what the functions above give of it, and those below.
     """
@@ -229,7 +229,7 @@ def _counted(counts: Mapping[tuple[int, int | None, bool], int]) -> pa.RecordBat
 def _with_source(
     name: str, lines: Sequence[dict[str, Any]], batch: pa.RecordBatch, rows: np.ndarray[Any, Any]
 ) -> pa.RecordBatch:
-    """Decoded fields with the columns that say where the record was."""
+    """Decoded fields with the columns that locate the record."""
     where = pa.array(rows)
     source = {
         "source_partition": batch["partition"].take(where),
@@ -285,7 +285,7 @@ def _counts_of(rows: pa.Table) -> pa.Table:
 
 
 def added_up(counts: pa.Table) -> pa.Table:
-    """``silver/counts``, kinds that stand there more than once added up."""
+    """``silver/counts``, kinds that occur more than once added up."""
     summed = counts.group_by(list(_KINDS)).aggregate([("records", "sum")])
     schema = arrow_schema("silver/counts")
     return pa.table([summed[name] for name in (*_KINDS, "records_sum")], names=schema.names).cast(schema)
@@ -313,7 +313,7 @@ def _runs(partition: Longs, first: Longs, last: Longs) -> pa.Table:
 
 
 def stand_twice(runs: pa.Table) -> bool:
-    """Whether two runs, as ``joined_runs`` gives them, share an offset: a record stands at one place twice."""
+    """Whether two runs, as ``joined_runs`` gives them, share an offset: a record has one place twice."""
     partition, first, last = (longs(runs[name]) for name in RUNS.names)
     return bool(((partition[1:] == partition[:-1]) & (first[1:] <= last[:-1])).any())
 
@@ -333,7 +333,7 @@ def last_offsets(runs: pa.Table, read: Mapping[int, int]) -> dict[int, int]:
 
 
 def gaps(runs: pa.Table, read: Mapping[int, int]) -> pa.Table:
-    """``silver/gaps``: where offsets are missing before a run, as ``joined_runs`` gives them, in its partition."""
+    """``silver/gaps``: the missing offsets before a run, as ``joined_runs`` gives them, in its partition."""
     partition, first, last = (longs(runs[name]) for name in RUNS.names)
     begins = np.ones(len(first), dtype=np.bool_)
     begins[1:] = partition[1:] != partition[:-1]

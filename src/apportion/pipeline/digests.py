@@ -1,4 +1,4 @@
-"""A digest of each row of an Arrow table, however nested: whether what plans are made from is another than before."""
+"""A digest of each row of an Arrow table, however nested: whether the input of plans has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of topics' logs: their newest ends, samples of them, and which sample a group's plans are made with.
+"""The facts known about topics' logs: their newest ends, samples of them, and the sample behind a group's plans.
 
 Each task that has a group of a topic gets the topic's log, once: a topic that a thousand groups read would else be
 copied a thousand times.
@@ -144,7 +144,7 @@ def thinned_samples(ends: pa.Table) -> pa.Table:
 
 
 def _last(row: Ints, by: Longs, count: int, known: Any) -> pa.Array:
-    """For each of some rows the place of its greatest entry among the known ones; null where it has none."""
+    """For each of some rows the place of its greatest entry among the known ones; null if it has none."""
     entries = np.flatnonzero(known)
     entries = entries[in_order(row[entries], by[entries])]
     best = np.full(count, -1)

@@ -1,4 +1,4 @@
-"""Each group folded once: what it is at the end, and the rebalances that it went through."""
+"""Each group folded once: its state at the end, and the rebalances that it went through."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHANGE: Final = tuple(field.name for field in fields(Rebalance))
 
 
 def folded_rows(row: Row) -> dict[str, list[Row]]:
-    """What a row of ``histories`` comes to, as rows: ``present``, ``rebalances``, ``epochs``."""
+    """The results of a row of ``histories``, as rows: ``present``, ``rebalances``, ``epochs``."""
     group, generations = row["group"], list[Generation]()
     try:
         folded = fold(rows.events(row["group"], row["generations"], row["epochs"]), row["names"] or {})

@@ -1,4 +1,4 @@
-"""A group's rows of all tables from what it left and its topics' logs: of all groups, or of those with something new.
+"""A group's rows of all tables from its records and its topics' logs: of all groups, or of those with something new.
 
 A task has some groups whole: their new commits, what stood before, and all records of the groups that are folded: those
 with new records of their own, or whose topics have other partitions or racks. What history says is made anew for these;
@@ -122,7 +122,7 @@ KEPT: Final = ("places", "wanted", "heard", "present", "holes", "digests", *FOLD
 
 @dataclass(frozen=True)
 class BuildFacts:
-    """What all tasks of a build are told.
+    """The facts that all tasks of a build are given.
 
     now_ms
         When any log end was sampled last; 0 where none was.
@@ -144,7 +144,7 @@ class BuildFacts:
 
     @property
     def since_ms(self) -> int:
-        """Where the window begins in which is looked how fast a group reads."""
+        """The start of the window that shows how fast a group reads."""
         return self.now_ms - round(WINDOW_S * 1000)
 
 
@@ -238,7 +238,7 @@ _COMMITS: Final = arrow_schema(schemas.COMMITS, newest_commits.COLUMNS)
 
 
 def _of(tables: Mapping[str, pa.Table], kind: str, schema: pa.Schema) -> pa.Table:
-    """The rows of a kind; where there are none, an empty table of its columns."""
+    """The rows of a kind; if there are none, an empty table of its columns."""
     return tables[kind].combine_chunks() if kind in tables else schema.empty_table()
 
 
@@ -305,7 +305,7 @@ def _by_day(rows: pa.Table) -> pa.Table:
 
 
 def named_topics(wanted: pa.Table, places: pa.Table) -> pa.Table:
-    """(group, topic): what a group's members want or ever wanted, what its epochs name, or that it has commits on.
+    """(group, topic): the topics that members want or ever wanted, that its epochs name, or that it has commits on.
 
     wanted
         All of these but the last.
@@ -322,7 +322,7 @@ def named_topics(wanted: pa.Table, places: pa.Table) -> pa.Table:
 
 
 def topics_of(table: pa.Table) -> pa.Table:
-    """(group, topic): what the members of each row subscribe to."""
+    """(group, topic): the topics that the members of each row subscribe to."""
     row, topics = member_topics(table["members"])
     return pa.table({"group": table["group"].take(row), "topic": topics})
 
@@ -418,7 +418,7 @@ def _by_group(rows: pa.Table, groups: pa.Array) -> tuple[pa.Table, Ints]:
 
 
 def _without_owned(generations: pa.ListArray) -> pa.ListArray:
-    """Generations without what members said that they owned, which no plan looks at: a quarter of all bytes."""
+    """Generations without the members' words about their partitions, which no plan looks at: a quarter of all bytes."""
     members = pc.struct_field(generations.values, "members")
     trimmed = with_fields(members.values, dict.fromkeys(("owned", "owned_generation")))
     lists = pa.ListArray.from_arrays(members.offsets, trimmed, mask=members.is_null() if members.null_count else None)
@@ -444,7 +444,7 @@ def _heard_ms(groups: pa.Array, heard: pa.Table, places: pa.Table) -> Longs:
 
 
 def _as_then(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> pa.Table:
-    """What-if's input with the log ends that plans are made with: those sampled first after a group's newest record."""
+    """What-if's input with the log ends behind the plans: those sampled first after a group's newest record."""
     older = _are_older(rows, heard_ms, logs)
     if not older.any():
         return rows
@@ -470,7 +470,7 @@ def _are_older(rows: pa.Table, heard_ms: Longs, logs: pa.Table) -> Bools:
 
 
 def _differ(groups: pa.Array, digests: Any, before: pa.Table) -> Bools:
-    """(groups,) whether what a group's plans were made from is another than before."""
+    """(groups,) whether the input of a group's plans has changed."""
     row = longs(pc.fill_null(pc.index_in(groups, piece_of(before["group"])), -1))
     digest_before = np.append(np.asarray(before["digest"], dtype=np.uint64), np.uint64(0))
     return np.asarray((row < 0) | (digest_before[row] != digests))
@@ -590,7 +590,7 @@ class _Side:
 
 
 def _order(table: pa.Table, code: Longs) -> Longs:
-    """By group, and within it records by offset, and where offsets of several partitions meet
+    """By group, and within it records by offset, and if offsets of several partitions meet
     by what else is told of them; names by id.
     """
     keys = [code]

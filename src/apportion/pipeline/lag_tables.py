@@ -61,7 +61,7 @@ def lag_tables(tables: Mapping[str, pa.Table], now_ms: int, allowed_lag: int) ->
 
 @dataclass(frozen=True, eq=False)
 class LagRows:
-    """The rows of ``gold/lag`` of a task, and what is beside each.
+    """The rows of ``gold/lag`` of a task, and the columns next to each.
 
     places, logs, present
         The tables; logs are those of the topics that a group here names, by topic and partition.
@@ -243,7 +243,7 @@ class LagRows:
         return listed(self._per_present(group), structs)
 
     def _topic_ids(self) -> pa.Array:
-        """The greatest id that a partition of each topic names; null where none does."""
+        """The greatest id that a partition of each topic names; null if none does."""
         (rank,), ids = ranked(self.logs["topic_id"])
         best = np.full(len(self.topics), -1)
         sized = np.flatnonzero(np.diff(self.log_start) > 0)
@@ -303,7 +303,7 @@ def _samples(table: pa.Table, at: str, offset: str, rows: Ints | None = None) ->
 
 
 def _living(present: pa.Table, group: Longs, count: int) -> Bools:
-    """Groups whose members say what they want."""
+    """Groups whose members name their topics."""
     members = np.asarray(pc.list_value_length(present["members"].combine_chunks()))
     living = np.zeros(count, dtype=np.bool_)
     living[group] = np.asarray(present["readable"]) & (members > 0)
@@ -311,7 +311,7 @@ def _living(present: pa.Table, group: Longs, count: int) -> Bools:
 
 
 def _found(sorted_keys: Longs, keys: Longs) -> Ints:
-    """(N,) where each key stands among the sorted ones; -1 nowhere."""
+    """(N,) the place of each key among the sorted ones; -1 for none."""
     if not len(sorted_keys):
         return np.full(len(keys), -1)
     at = np.minimum(np.searchsorted(sorted_keys, keys), len(sorted_keys) - 1)

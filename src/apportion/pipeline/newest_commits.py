@@ -1,4 +1,4 @@
-"""Commits of many groups at once, by place: what stands at each, and the commits that tell how it is read.
+"""Commits of many groups at once, by place: the newest at each, and the commits that show how it is read.
 
 A place is a partition that a group ever committed on. Names become their ranks once, so that one sort of numbers puts
 all commits in order, and each question below is a pass or two over whole columns.
@@ -104,7 +104,7 @@ def places(commits: pa.Table, since_ms: int, before: pa.Table | None = None) -> 
 
 
 def are_astray(commits: pa.Table, before: pa.Table) -> bool:
-    """Whether a new commit does not come after what stood at its place, as in a log that has a group in two partitions.
+    """Whether a new commit does not come after the one at its place, as in a log that has a group in two partitions.
 
     commits, before
         As ``places`` takes them.

@@ -80,7 +80,7 @@ class Personal:
         return pa.ListArray.from_arrays(lists.offsets, with_fields(structs, columns_left), mask=mask)
 
     def _left(self, column: pa.Array, old: Bools) -> pa.Array:
-        """What is left of texts or bytes in some rows."""
+        """The rest of texts or bytes in some rows."""
         is_text = pa.types.is_string(column.type)
         values = column.to_pylist()
         for row in np.flatnonzero(old).tolist():

@@ -34,7 +34,7 @@ _ENTRY: Final = np.dtype([("partition", "<i4"), ("racks", "<i4"), ("known", "u1"
 
 @dataclass(frozen=True)
 class Likeness:
-    """One group on columns: its key, its names by rank, and where its numbers stand in the batch.
+    """One group on columns: its key, its names by rank, and the place of its numbers in the batch.
 
     described, entries, commits
         Spans of its topics, of their partitions, and of its commits.
@@ -54,7 +54,7 @@ class Likeness:
 
 
 class Lists:
-    """A column of lists: where each one begins, and all their values."""
+    """A column of lists: the start of each one, and all their values."""
 
     def __init__(self, column: pa.Array) -> None:
         """Take a list column; nulls are empty lists, as Arrow's writers leave them."""
@@ -98,7 +98,7 @@ class Structs:
 
 
 class _Seats:
-    """Members of generations, or of the present, with what they want and hold."""
+    """Members of generations, or of the present, with their topics and partitions."""
 
     def __init__(self, column: Lists, plain: Sequence[str] = ()) -> None:
         self.at = column.at
@@ -148,7 +148,7 @@ class _GroupRanks:
 
     @classmethod
     def of(cls, members: Iterable[str], instances: Iterable[str | None], topics: Iterable[str]) -> _GroupRanks | None:
-        """All names of a group; None where an order of ranks does not tell all that the names do."""
+        """All names of a group; None if an order of ranks does not say all that the names do."""
         ids, named, wanted = sorted(set(members)), sorted({i for i in instances if i is not None}), sorted(set(topics))
         if not told_by_ranks(ids, named, wanted):
             return None
@@ -212,7 +212,7 @@ class Batch:
         return bool(self._readable[row]) and self._type[row] not in OTHERS
 
     def likeness(self, row: int) -> Likeness | None:
-        """One group; None where it has no key."""
+        """One group; None if it has no key."""
         try:
             return self._likeness(row)
         except (TypeError, KeyError, AttributeError):  # a null where there should be a name
@@ -279,7 +279,7 @@ class Batch:
         )
 
     def columns(self, row: Likeness, committed: bool) -> dict[str, TopicColumns] | None:
-        """The group's topics with what is known of their partitions, and their commits if these count.
+        """The group's topics with the known facts about their partitions, and their commits if these count.
 
         None where a topic or a partition stands twice, or has no number.
         """
@@ -318,7 +318,7 @@ class Batch:
         return [tuple(map(self._racks.__getitem__, of_list)) for of_list in codes], np.array(spelled, dtype=np.int64)
 
     def commit_places(self, row: Likeness, entries: Places) -> Ints:
-        """(commits,) the place of each of the group's commits among its partitions; behind them where it has none."""
+        """(commits,) the place of each of the group's commits among its partitions; behind them if it has none."""
         topics = self._commit_topic[row.commits]
         at = {topic: n for n, topic in enumerate(dict.fromkeys(topics))}
         topic_of = np.array([at[topic] for topic in topics], dtype=np.int64)
@@ -332,12 +332,12 @@ def _counts(flags: np.ndarray[Any, Any]) -> list[int]:
 
 
 class Pattern:
-    """What is known of all groups of one key: their plans, and where in the columns their lags come from."""
+    """All facts about the groups of one key: their plans, and the source columns of their lags."""
 
     def __init__(
         self, batch: Batch, row: Likeness, like_structure: Structure, template: Template, committed: bool
     ) -> None:
-        """Of the first group; ``committed`` tells whether commits count, as they do where the group stands."""
+        """Of the first group; ``committed`` says whether commits count, as they do for a group that exists."""
         self.template = template
         entries = batch.places(row)
         commits = row.commits.stop - row.commits.start

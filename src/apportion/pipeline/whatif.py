@@ -1,4 +1,4 @@
-"""What every strategy would have done, and would do, for every group: groups of one structure together."""
+"""Every strategy's past and present plans for every group: groups of one structure together."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Plans:
             yield _of_groups(one_by_one)
 
     def _first(self, batch: Batch, at: int, likeness: Likeness) -> tuple[Columns, Pattern | None]:
-        """The rows of the first group of a key, and what is to be known of the others."""
+        """The rows of the first group of a key, and the facts needed for the others."""
         columns, like_structure, template = self._answers(batch, at, likeness)
         pattern = None
         if like_structure is not None and template is not None:
@@ -136,7 +136,7 @@ class Plans:
     def _answers(
         self, batch: Batch, at: int, likeness: Likeness | None
     ) -> tuple[Columns, Structure | None, Template | None]:
-        """One group's rows by itself; its structure and the plans of that, where it has one."""
+        """One group's rows by itself; its structure and the plans of that, if it has one."""
         try:
             name, history, present, topics = _question_at(batch, at, likeness)
             columns, structure, template = self._shared.planned(name, history, present, topics)
@@ -150,7 +150,7 @@ class Plans:
 
 
 def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
-    """What ``what_if`` is asked of a group; of one that has a key partitions stay in columns."""
+    """The input of ``what_if`` for a group; of one that has a key partitions stay in columns."""
     topics = batch.columns(likeness, batch.stands(at)) if likeness is not None else None
     if likeness is None or topics is None:
         return _question(batch.rows.slice(at, 1).to_pylist(maps_as_pydicts="strict")[0])
@@ -162,7 +162,7 @@ def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
 
 
 def _question(row: Mapping[str, Any]) -> Question:
-    """What ``what_if`` is asked of a group, from its row alone."""
+    """The input of ``what_if`` for a group, from its row alone."""
     present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
     described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
     return _with_past(row, present, described)
@@ -175,7 +175,7 @@ def _with_past(row: Mapping[str, Any], present: Mapping[str, Any] | None, topics
 
 
 def _size(key: Any) -> int:
-    """About how many partitions a key tells of: its last part has four bytes for each one that was committed."""
+    """About how many partitions a key describes: its last part has four bytes for each one that was committed."""
     return 1 + len(key[-1]) // 4
 
 

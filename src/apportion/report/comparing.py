@@ -84,7 +84,7 @@ def _row(
 
 
 def notes_now(group: Group) -> list[str]:
-    """What a table's row of the present owners cannot say: partitions that several members read."""
+    """The part of the present owners that a table's row cannot say: partitions that several members read."""
     twice = contested(group)
     if not twice.any():
         return []
@@ -116,7 +116,7 @@ def _state(group: Group, owner: Ints, m: dict[str, int]) -> tuple[Cell, ...]:
 
 
 def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:
-    """What all steps cost together, and what is proved of the last."""
+    """The cost of all steps together, and the proofs about the last."""
     last = planned[-1][1]
     moves = sum(p.measures["moves"] for _, p in planned)
     return [

@@ -1,4 +1,4 @@
-"""A group as it stands, as tables under Kafka's own column names."""
+"""A group as it is now, as tables under Kafka's own column names."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def heading(sighting: Sighting) -> str:
 
 
 def described(judged: Judged) -> dict[str, Any]:
-    """What is known of the group besides group.json: ``described`` of ``describe -o json``."""
+    """The known facts about the group besides group.json: ``described`` of ``describe -o json``."""
     sighting = judged.sighting
     return {
         **measures.known("group", judged),
@@ -58,7 +58,7 @@ def described(judged: Judged) -> dict[str, Any]:
 
 
 def members_data(sighting: Sighting) -> dict[str, Any] | None:
-    """The members' table as data for the page, without columns that say nothing; None where it would be long."""
+    """The members' table as data for the page, without columns that say nothing; None if it would be long."""
     if not 0 < sighting.group.M <= MOST_ROWS:
         return None
     columns = [c for c in measures.at("member") if any(value is not None for value in c.value(sighting))]
@@ -73,14 +73,14 @@ def _rows(columns: Sequence[Measure], sighting: Sighting) -> Iterator[tuple[Cell
 
 
 def _fields(level: str, sighting: Sighting) -> list[dict[str, Any]]:
-    """The rows as ``described`` has them: what is known of what group.json does not say."""
+    """The rows as ``described`` has them: the known facts that group.json does not say."""
     columns = [column for column in measures.at(level) if column.schema is not None]
     rows = _rows(columns, sighting)
     return [{c.name: v for c, v in zip(columns, row, strict=True) if v is not None} for row in rows]
 
 
 def _table(columns: Sequence[Measure], rows: Sequence[tuple[Cell, ...]], extra: Set[str] = frozenset()) -> TextTable:
-    """Rows that begin with their group; ``extra`` is for wide tables, as is what need not be there and no row has."""
+    """Rows that begin with their group; ``extra`` is for wide tables, as are optional columns that no row fills."""
     empty = {c.header for i, c in enumerate(columns, 1) if not c.always and not any(row[i] for row in rows)}
     return TextTable(("GROUP", *(column.header for column in columns)), rows, extra=frozenset(extra | empty))
 
@@ -92,7 +92,7 @@ def states(seen: Sequence[Judged]) -> TextTable:
 
 
 def members(sighting: Sighting, wide: bool = False) -> TextTable:
-    """A row a member: where it is, what it holds, how far behind that is."""
+    """A row a member: its host, its partitions, how far behind they are."""
 
     def assignment(s: Sighting) -> list[Cell]:
         cells: list[Cell] = []

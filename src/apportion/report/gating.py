@@ -1,4 +1,4 @@
-"""What a gate found, as a table and in a sentence."""
+"""A gate's findings, as a table and in a sentence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apportion.report.text import TextTable
 
 
 def table(breached: list[dict[str, Any]]) -> TextTable:
-    """A row a breach, with its group where several were judged."""
+    """A row a breach, with its group if several were judged."""
     names = (
         ("group", "policy", "limit", "found") if any("group" in b for b in breached) else ("policy", "limit", "found")
     )

@@ -1,4 +1,4 @@
-"""What the page shows, as plain data: one small dict a group, owners as indices into its members."""
+"""The page's content, as plain data: one small dict a group, owners as indices into its members."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ def declared() -> dict[str, Any]:
 
 
 def row_of(judged: Judged) -> dict[str, Any]:
-    """A group's row: a field a column; None is unknown, and ``catch_up_s`` None beside a trend never."""
+    """A group's row: a field a column; None is unknown, and ``catch_up_s`` None next to a trend never."""
     fields = {m.field: (m.value(judged) or "") if m.letters else m.value(judged) for m in measures.listed()}
     return {**fields, "why": judged.why, "diagnosis": judged.diagnosis.to_dict()}
 
 
 def found_by(judged: Judged, most_topics: int | None = None, most_members: int | None = None) -> dict[str, Any]:
-    """What else a reader looks for: topics with what is left in them and how old that is, members, hosts.
+    """More that a reader looks for: topics with their unread messages and the age of those, members, hosts.
 
     most_topics, most_members
         No more than so many: topics with most to read, members and hosts in order.

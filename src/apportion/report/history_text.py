@@ -1,4 +1,4 @@
-"""A group's history in a few lines: its state, its last rebalances, and what other strategies would have done."""
+"""A group's history in a few lines: its state, its last rebalances, and the other strategies' results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LAST: Final = 3
 
 
 def tables(standing: Sighting, rebalances: Sequence[Any]) -> list[TextTable]:
-    """Members as they stand, and the last rebalances; a group without either has no table for it."""
+    """Members as they are now, and the last rebalances; a group without either has no table for it."""
     present = [members(standing)] if standing.group.M else []
     return [*present, last(rebalances)] if rebalances else present
 
 
 def last(rebalances: Sequence[Any]) -> TextTable:
-    """A row for each of the last rebalances: when, why, and what became of the partitions."""
+    """A row for each of the last rebalances: when, why, and the fate of the partitions."""
     rows: list[tuple[Cell, ...]] = [
         (
             f"{event.previous_generation} -> {event.generation}", moment(event.at), event.cause, event.members,
@@ -37,7 +37,7 @@ def last(rebalances: Sequence[Any]) -> TextTable:
 
 
 def notes(judged: Judged, replayed: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What is odd, and in one line what each strategy would have moved over the whole history."""
+    """The oddities, and in one line each strategy's moves over the whole history."""
     sentences = [f"! {sentence}" for sentence in judged.why]
     really = next((total["moves_then"] for total in replayed.values()), 0)
     if any(total["moves"] for total in replayed.values()) or really:
@@ -52,7 +52,7 @@ def notes(judged: Judged, replayed: Mapping[str, Mapping[str, Any]]) -> list[str
 
 
 def totals(stories: Sequence[Mapping[str, Mapping[str, Any]]]) -> TextTable:
-    """A row a strategy: what it would have moved in all groups together, and how uneven it would have been."""
+    """A row a strategy: its moves in all groups together, and how uneven it would have been."""
     names = sorted({name for story in stories for name in story})
     really = sum(next(iter(story.values()))["moves_then"] for story in stories if story)
     widest = max((next(iter(story.values()))["skew_max_then"] for story in stories if story), default=0)

@@ -55,7 +55,7 @@ def speeds(group: Group, speed_of: Mapping[str, Speed]) -> TextTable:
 
 
 def speed_notes(speed_of: Mapping[str, Speed], window_s: float) -> list[str]:
-    """Whether members differ, and of whom too little is known to tell."""
+    """Whether members differ, and which of them are known too little to judge."""
     known = {name: s for name, s in speed_of.items() if s.median is not None and s.low is not None}
     lines = []
     if len(known) < len(speed_of):
@@ -87,7 +87,7 @@ def _by_few(*speeds: Speed) -> str:
 
 
 def notes(times: GroupTime, window_s: float) -> list[str]:
-    """The group, and what the columns say."""
+    """The group, and the meaning of the columns."""
     whole = times.whole
     if whole.lag is None:
         return ["No commit and log end of this group are known together, so that its lag has no age."]
@@ -99,7 +99,7 @@ def notes(times: GroupTime, window_s: float) -> list[str]:
 
 
 def page_data(labels: Sequence[str], members: LagTimes, whole: LagTime) -> dict[str, Any]:
-    """The lag in time as data for the page; nothing where nothing is known of more than one moment.
+    """The lag in time as data for the page; nothing if only one moment is known.
 
     labels
         (M,) what the page calls each member.
@@ -137,7 +137,7 @@ def in_a_sentence(whole: LagTime) -> str:
 
 
 def age_in_words(age: Age) -> str:
-    """``12 s``, ``between 3 and 9 s`` where the samples leave it open, ``at least 40 s`` beyond the first of them."""
+    """``12 s``, ``between 3 and 9 s`` if the samples leave it open, ``at least 40 s`` beyond the first of them."""
     if age.at_least is None:
         return "unknown"
     if age.seconds is None or age.at_most is None:

@@ -35,7 +35,7 @@ def group_to_html(group: Group) -> str:
 
 
 def plan_to_html(plan: Plan) -> str:
-    """Members with what they get, and the plan's moves and proof as the caption."""
+    """Members with their partitions, and the plan's moves and proof as the caption."""
     shown = ", ".join(f"{goal} {how}" for goal, how in plan.proof.items()) or "nothing proved"
     rows = (
         (member, str(sum(map(len, topics.values()))), _some(f"{t}({_ids(ids)})" for t, ids in topics.items()))

@@ -67,7 +67,7 @@ def render(
 
 
 def policy(live: bool = False) -> str:
-    """What the page may load: its own script and style, no request; a live page may ask its own server."""
+    """Everything that the page may load: its own script and style, no request; a live page may ask its own server."""
     digest = base64.b64encode(hashlib.sha256(_script().encode()).digest()).decode()
     ask = "; connect-src 'self'" if live else ""
     shut = "base-uri 'none'; form-action 'none'"  # these two do not follow default-src
@@ -104,7 +104,7 @@ def totals(groups: Sequence[dict[str, Any]]) -> list[list[Any]]:
 
 
 def _fields() -> list[str]:
-    """What a row of the list has, in the order in which a packed page has it."""
+    """The fields of a row of the list, in the order in which a packed page has them."""
     return [*(measure.field for measure in measures.listed()), "why", "diagnosis", "topics", "who", "switch"]
 
 
@@ -114,13 +114,13 @@ def _script() -> str:
 
 
 def embed(payload: Any) -> str:
-    """JSON that may stand inside a script element: no ``<`` can end it early."""
+    """JSON that may be inside a script element: no ``<`` can end it early."""
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def packed_group(group: dict[str, Any]) -> dict[str, Any]:
-    """A group without what its row says already, and its tables as columns: a fifth less when packed."""
+    """A group without the fields of its row, and its tables as columns: a fifth less when packed."""
     row, plans, now, history = group["row"], group["plans"], group["now"], group["history"]
     measures = _columns([plan["measures"] for plan in plans])
     names = [f"{group['topics'][t]}-{n}" for t, n in zip(group["topic_of"], group["number"], strict=True)]

@@ -1,4 +1,4 @@
-"""Groups, with their histories where there are any, as the data that the page draws."""
+"""Groups, with their histories if there are any, as the data that the page draws."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def of_remembered(
     remembered: GroupHistory, sighting: Sighting, times: GroupTime | None = None, series: AllSeries | None = None,
     now_ms: int | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """One group with its history, and its lag in time where that is known: commits and log ends are in ``series``.
+    """One group with its history, and its lag in time if that is known: commits and log ends are in ``series``.
 
     now_ms
         When anything of the cluster was last recorded.
@@ -59,7 +59,7 @@ def of_remembered(
 
 
 def of_replay(remembered: GroupHistory, sighting: Sighting, walked: Mapping[str, Any]) -> dict[str, Any]:
-    """One group's history beside what one strategy would have moved: ``walked`` is the JSON of ``apportion replay``."""
+    """One group's history next to one strategy's moves: ``walked`` is the JSON of ``apportion replay``."""
     settings = "".join(f" {key}={value}" for key, value in walked.get("settings", {}).items())
     replays_of = {walked["assignor"] + settings: totals_of(walked)} if remembered.rebalances else {}
     return group_data(
@@ -71,24 +71,24 @@ def of_replay(remembered: GroupHistory, sighting: Sighting, walked: Mapping[str,
 
 
 def _evidence(remembered: GroupHistory, times: GroupTime | None = None, now_ms: int | None = None) -> Evidence:
-    """What records tell of a group over time."""
+    """The records' facts about a group over time."""
     at = [rebalance.at for rebalance in remembered.rebalances]
     last_hour = measures.in_last_hour(at, now_ms or max(at)) if at else None
     return Evidence.of(times, rebalanced_at=at, recorded=True, last_hour=last_hour)
 
 
 def with_switch(sighting: Sighting, switch: Switch, past: GroupHistory | None = None) -> dict[str, Any]:
-    """One group with what a switch to the new protocol does to it."""
+    """One group with the effects of a switch to the new protocol."""
     return switched(of_present(sighting) if past is None else of_remembered(past, sighting), switch)
 
 
 def switched(drawn: Mapping[str, Any], switch: Switch) -> dict[str, Any]:
-    """A group's data with what a switch does to it, and the answer in its row of the list."""
+    """A group's data with the effects of a switch, and the answer in its row of the list."""
     return {**drawn, **switch_data(switch), "row": {**drawn["row"], "switch": switching.page_row(switch)}}
 
 
 def switch_data(switch: Switch) -> dict[str, Any]:
-    """What a switch to the new protocol does to a group, as one more field of its data."""
+    """The effects of a switch to the new protocol on a group, as one more field of its data."""
     return {
         "switch": {
             "online": switch.online.owner.tolist(),
@@ -113,7 +113,7 @@ def of_group(judged: Judged, past: Past, names: Mapping[str, str] | None = None)
 
 
 def _advice(sighting: Sighting, planned: Sequence[Plan]) -> list[str]:
-    """Which strategy to take, where several were asked: what compare says, each once, at its default settings."""
+    """Which strategy to take, if several were asked: the verdict of compare, each once, at its default settings."""
     distinct = list({plan.assignor: plan for plan in reversed(planned)}.values())[::-1]
     compared = Comparison(sighting.group, distinct, {}, None, sighting.protocol, sighting.assignor)
     return advice(compared) if len(distinct) > 1 else []
@@ -142,7 +142,7 @@ def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[di
 
 
 def labels(remembered: Past) -> dict[str, str]:
-    """Identity to how a person calls the member: its client id where no other member of a generation has it too."""
+    """Identity to a person's name for the member: its client id if no other member of a generation has it too."""
     return own_names(
         [
             [(None if seat.instance_id else seat.identity, seat.client_id) for seat in generation.members]
@@ -152,7 +152,7 @@ def labels(remembered: Past) -> dict[str, str]:
 
 
 def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What each strategy would have moved, rebalance by rebalance."""
+    """Each strategy's moves, rebalance by rebalance."""
     rows = []
     for name, moves in replays_of.items():
         skews = {key: moves[key] for key in ("skew_max", "skew_max_then")}
@@ -161,7 +161,7 @@ def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> li
 
 
 def moment(at_ms: int) -> str:
-    """Milliseconds as ISO 8601 in UTC; "" for what no calendar holds, and for -1, Kafka's "no timestamp"."""
+    """Milliseconds as ISO 8601 in UTC; "" for times that no calendar holds, and for -1, Kafka's "no timestamp"."""
     if at_ms < 0:
         return ""
     try:
@@ -184,7 +184,7 @@ def page_of(groups: list[dict[str, Any]], title: str, name: str) -> str:
 
 
 def origin(path: str, groups: Sequence[Mapping[str, Any]]) -> str:
-    """How a page calls a folder: by its own name, not by where it lies, and how far its records go."""
+    """A page's name for a folder: the folder's own, not its path, and how far its records go."""
     newest = max(
         (rebalance["at"] or "" for group in groups for rebalance in group["history"]["rebalances"]), default=""
     )
@@ -193,5 +193,5 @@ def origin(path: str, groups: Sequence[Mapping[str, Any]]) -> str:
 
 
 def title_of(groups: Sequence[Mapping[str, Any]]) -> str:
-    """What a page is called where nobody says."""
+    """A page's name if none is given."""
     return str(groups[0]["group"]) if len(groups) == 1 else f"{len(groups)} consumer groups"

@@ -11,7 +11,7 @@ from apportion.wording import count
 
 
 def generations(document: Mapping[str, Any]) -> TextTable:
-    """A row a generation: what the strategy would have done beside what happened."""
+    """A row a generation: the strategy's plan next to the real one."""
     rows: list[tuple[Cell, ...]] = [
         (
             row["generation"], moment(row.get("at_ms")), row["members"], row["partitions"], row.get("moves_then"),
@@ -26,7 +26,7 @@ def generations(document: Mapping[str, Any]) -> TextTable:
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
-    """What the strategy would have saved in all."""
+    """The strategy's savings in all."""
     total, name = document["total"], document["assignor"]
     if not total["generations"]:
         return ["No generation of this group is left in the records."]
@@ -70,7 +70,7 @@ def acting_notes(acting: Mapping[str, Any]) -> list[str]:
 
 
 def moment(at_ms: int | None) -> str | None:
-    """Milliseconds as a time in UTC; None for what no calendar holds, and for -1, Kafka's "no timestamp"."""
+    """Milliseconds as a time in UTC; None for times that no calendar holds, and for -1, Kafka's "no timestamp"."""
     if at_ms is None or at_ms < 0:
         return None
     try:
@@ -80,6 +80,6 @@ def moment(at_ms: int | None) -> str | None:
 
 
 def loads(row: Mapping[str, Any], when: str) -> str | None:
-    """The least and the most loaded member of a generation; None where its row does not tell."""
+    """The least and the most loaded member of a generation; None if its row does not say."""
     low, high = row.get(f"load_min{when}"), row.get(f"load_max{when}")
     return None if low is None or high is None else span(low, high)

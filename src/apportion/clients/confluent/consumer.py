@@ -479,7 +479,7 @@ class GroupConsumer:
     # -- callbacks ---------------------------------------------------------------------------------------------------
 
     def _may_join(self) -> bool:
-        """Whether the application knows what the next join takes away; it is told in its own thread alone."""
+        """Whether the application knows which partitions the next join takes; it hears of them in its own thread."""
         if self._on_assigned is self._on_revoked is self._on_lost is None:
             return True
         coordinator = self._member._coordinator

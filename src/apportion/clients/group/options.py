@@ -59,7 +59,7 @@ class Options:
     acting: Acting | None = None
 
     def __post_init__(self) -> None:
-        """As group.json has them: what does not fit its bytes would fail at the first join, on the client's thread."""
+        """As group.json has them: values too large for its bytes would fail at the first join, in the client."""
         for name, fits, needed in (
             ("on_plan", callable(self.on_plan), "a function"),
             ("lag", callable(getattr(self.lag, "table", None)), "a LagFeed, see apportion.clients.lag_feed"),

@@ -143,7 +143,7 @@ class WarmUp:
         return joins, warm | self._warming
 
     def _gets_ready(self, cold: frozenset[Place], late: bool, ready: int) -> bool:
-        """Begin what is to be done; whether nothing is left, or there is no time for it."""
+        """Begin the work; whether none is left, or there is no time for it."""
         if late and cold:
             log.warning(
                 "taking %d partitions that are not warm after %g s: %s",

@@ -1,4 +1,4 @@
-"""kafka-python's coordinator under strategies of ours: each method that changes what breaks a group, in a join's order.
+"""kafka-python's coordinator under strategies of ours: each method that changes causes of breakage, in a join's order.
 
 The client hands its strategies neither the generation at which they lead, nor what is still held at this moment, nor
 a way to ask for a rebalance. A consumer that has a strategy of ours gets this coordinator, which knows both sides.
@@ -75,7 +75,7 @@ class _MustLook(Exception):
 
 
 class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
-    """The client's coordinator, with what breaks groups put right."""
+    """The client's coordinator, with the causes of broken groups fixed."""
 
     def __init__(self, client: Any, subscription: Any, **configs: Any) -> None:
         taken, self._ours = strategies_for(KafkaPythonAssignor, configs["assignors"])
@@ -145,7 +145,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         return JOIN_MS / 1000 if self._join_waits() and self._reads_on() else float(super().time_to_next_poll())
 
     def _reads_on(self) -> bool:
-        """Whether it keeps what it holds through a join; a foreign strategy in its list would not know of that."""
+        """Whether it keeps its partitions through a join; a foreign strategy in its list would not know of that."""
         keeps = self._rebalance_protocol == RebalanceProtocol.COOPERATIVE and not self._generation.is_lost()
         ours = len(self._ours) == len(self._assignors) and all(strategy.bridge.reads_on for strategy in self._ours)
         return bool(keeps and ours and self._subscription.assignment)
@@ -295,7 +295,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
             log.warning("what was read of %d partitions that go is not committed (%s)", len(goes), sentence(error))
 
     def pause_again(self) -> None:
-        """Called by the strategy in charge as soon as the client knows what it is given."""
+        """Called by the strategy in charge as soon as the client knows its assignment."""
         for partition in self._paused.intersection(self._subscription.assigned_partitions()):
             self._subscription.pause(partition)
 
@@ -496,7 +496,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
             self._watch.look(answer.to_dict()["groups"][0])
 
     async def _refusal(self) -> str:
-        """What each side has, by asking the coordinator's broker about the group."""
+        """Each side's protocols, by asking the coordinator's broker about the group."""
         mine = list(self._assignors)
         try:
             request = DescribeGroupsRequest(groups=[self.group_id])
@@ -510,7 +510,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
 
 def _stand_ins(leader_id: str, joined: JoinedGroup, watched: Container[str]) -> list[Any]:
-    """One member that wants what the client does not watch yet, if anything: all it looks at before it asks.
+    """One member that wants topics which the client does not watch yet, if any: all it looks at before it asks.
 
     A name that no topic can have stays out, since the client would fail at it.
     """

@@ -11,7 +11,7 @@ from apportion.clients.group.client_versions import overrides
 
 
 class ApportionFetcher(Fetcher):  # type: ignore[misc]
-    """The client's fetcher, which takes up again what it parked, and remembers what it could not read.
+    """The client's fetcher, which takes up again the records it parked, and remembers those it could not read.
 
     outside
         Partition to the next offset of a reader whose log does not have it, until somebody takes it out.

@@ -45,7 +45,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return [RebalanceProtocol.EAGER]
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolSubscription:
-        """What this member says when it joins, as version 3."""
+        """This member's subscription when it joins, as version 3."""
         coordinator = self.coordinator
         keeps = self.bridge.cooperative
         holds = None
@@ -77,7 +77,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return answer
 
     def on_assignment(self, assignment: ConsumerProtocolAssignment, generation: int) -> None:
-        """Remember what this member was told."""
+        """Remember this member's assignment."""
         self._compared = None
         self.remember(assignment.assigned_partitions, assignment.user_data, generation)
 
@@ -87,7 +87,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         return bool(coordinator._heartbeat_closed)
 
     def racks_moved(self, cluster: Any) -> bool:
-        """Whether replicas stand in other racks than at this leader's last plan (KIP-881: then it rejoins).
+        """Whether replicas are in other racks than at this leader's last plan (KIP-881: then it rejoins).
 
         It is asked at each poll. The client makes its tables of topics and of brokers anew with each answer of a
         broker, so the same two objects say the same racks, and are read once.

@@ -1,4 +1,4 @@
-"""What ``apportion.clients.tasks`` is made of.
+"""The parts of ``apportion.clients.tasks``.
 
 stores, state_dir, restore, log_offsets
     A task's state: its store, the folder of a process's stores, and how a changelog brings one up to date.

@@ -1,4 +1,4 @@
-"""What failed is left alone, each time twice as long."""
+"""A task that failed is left alone, each time twice as long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the work of tasks becomes lasting: what a commit sends, and when it counts.
+"""How the work of tasks becomes lasting: the content of a commit, and when it counts.
 
 One commit protocol with two ends. Both send all changes to the changelogs, and what goes to other topics, and wait for
 the answers. ``AtLeastOnce`` then writes the stores and commits the offsets, each by itself. ``ExactlyOnce`` puts all of
@@ -75,7 +75,7 @@ class AtLeastOnce(Delivery):
         """Nothing: their outputs are sent all the same, twice in all."""
 
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
-        """Commit the offsets; False where it came too late, and is undone.
+        """Commit the offsets; False if it came too late, and is undone.
 
         Raises
             KafkaError where the brokers do not take them in time.
@@ -151,7 +151,7 @@ class ExactlyOnce(Delivery):
             self._undo(ledger, f"tasks {', '.join(map(str, sorted(lost)))} are another member's now")
 
     def _transaction(self, ledger: Ledger, member: Any, until: float) -> Written:
-        """Begun, filled and committed; raises where any part of it fails."""
+        """Begun, filled and committed; raises if any part of it fails."""
         self.begin()
         fresh = ledger.send(until)
         written = ledger.answers(fresh, until)
@@ -168,13 +168,13 @@ class ExactlyOnce(Delivery):
         return written
 
     def _undo(self, ledger: Ledger, why: object) -> None:
-        """Whether a transaction without an answer was committed decides nothing here: what is read says so."""
+        """Whether a transaction without an answer was committed decides nothing here: the records read say so."""
         log.warning("the work since the last commit is undone, and done again: %s", why)
         self.abort(why)
         ledger.start_over()
 
     def begin(self) -> None:
-        """Begin a transaction, with a new producer where the last one came to an end."""
+        """Begin a transaction, with a new producer if the last one came to an end."""
         if self._producer is None:
             self._open()
         # kafka-python keeps offsets of a transaction that was refused, and would send them with the next one: under the
@@ -197,7 +197,7 @@ class ExactlyOnce(Delivery):
         return True
 
     def abort(self, why: object) -> None:
-        """Undo a transaction, or end a producer of which it is not known where it stands.
+        """Undo a transaction, or end a producer whose state is unknown.
 
         A new producer of the same transactional id ends what its predecessor left, one way or the other. Brokers fence
         a producer by themselves only after the time-out: before, another one of the same id did it.

@@ -1,4 +1,4 @@
-"""What a runner of tasks must hear of its kafka-python consumer, which by itself tells a log, or nobody."""
+"""The news that a runner of tasks needs from its kafka-python consumer, which by itself only logs it, if at all."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class InputWatch(ConsumerRebalanceListener):  # type: ignore[misc]
                 )
 
     def tell_waits(self, flowing: Collection[Any], offsets: LogOffsets) -> None:
-        """Warn of partitions that could be read, and of which nothing came for some looks, with what holds them up."""
+        """Warn of partitions that could be read but gave nothing for some looks, and name the cause."""
         if time.monotonic() - self._looked < LOOK_EVERY_S:
             return
         self._looked, before, self._stands = time.monotonic(), self._stands, {}

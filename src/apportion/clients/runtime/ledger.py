@@ -1,4 +1,4 @@
-"""What the tasks that run read, changed and sent since the last commit, until a delivery makes it lasting."""
+"""Records that running tasks read, changed and sent since the last commit, until a delivery makes it lasting."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Delivery(ABC):
         """Before tasks stop that are another's now, which sends their outputs again."""
 
     def close(self) -> None:
-        """Let go of the producer; what was not answered by then is given up, and read again by the next owner."""
+        """Let go of the producer; records without an answer by then are given up, and read again by the next owner."""
         if self._producer is not None:
             close_producer(self._producer)
 
@@ -126,7 +126,7 @@ class Ledger:
             state.put(key, store.get(key))  # written once more, and so the newest again, by the next commit
 
     def stop(self, task: Task) -> None:
-        """What was not committed is thrown away: the next owner reads it again."""
+        """Uncommitted work is thrown away: the next owner reads it again."""
         state = self.running.pop(task)
         if self.stateful(task):
             self._restorer.give_back(task, state.store)
@@ -151,7 +151,7 @@ class Ledger:
         self.undone += 1
 
     def hold(self, state: RunningTask) -> None:
-        """Begin a task again only after a while, ever longer: what is refused of it undoes others' work each time."""
+        """Begin a task again only after a while, ever longer: a refusal undoes others' work each time."""
         log.warning(
             "what task %s changed was refused (%s): it waits for %g s and is done again then, the others go on",
             *(state.task, state.error, self.held.failed(state.task)),
@@ -205,7 +205,7 @@ class Ledger:
         return [*fresh, self.outbox] if self.outbox.send(self._delivery) else list(fresh)
 
     def answers(self, fresh: list[Unanswered], until: float) -> Written:
-        """What came of all that was sent, waiting for that of now until then (``time.monotonic``)."""
+        """The results of all that was sent, waiting for the present records until then (``time.monotonic``)."""
         written: Written = []
         for state in self.running.values():
             if state.answered(until if state in fresh else 0.0):
@@ -221,7 +221,7 @@ class Ledger:
         return written
 
     def keep(self, written: Written) -> None:
-        """Write into the stores what stands in the changelogs now; if others wrote in between, restore from there."""
+        """Write the changelogs' present content into the stores; if others wrote in between, restore from there."""
         for state, offsets in written:
             if offsets is None:
                 continue
@@ -261,7 +261,7 @@ class Ledger:
 
 
 def close_producer(producer: Any, patience_s: float = CLOSE_S) -> None:
-    """Close within a short time, whatever is still on its way."""
+    """Close within a short time, even if requests are still on their way."""
     with suppress(KafkaTimeoutError):
         producer.flush(patience_s)
     producer._sender.force_close()

@@ -1,4 +1,4 @@
-"""Where changelogs begin and end, asked leader by leader: one that does not answer holds up nobody else's.
+"""Where changelogs begin and end, asked leader by leader: one that does not answer holds up no other's.
 
 kafka-python asks for all partitions at once. Where some have no leader it raises a bare KeyError, and where one leader
 is silent it waits for it until the time-out. Here all leaders are asked at the same time, with one short deadline, and
@@ -61,12 +61,12 @@ class LogOffsets:
         return leader not in (None, -1) and leader not in self._silent
 
     def topic_id(self, topic: str) -> str:
-        """The topic's id as Kafka prints it; "" where the brokers do not tell."""
+        """The topic's id as Kafka prints it; "" if the brokers do not give it."""
         known = self._cluster.topic_id(topic)
         return uuid_text(known.bytes) if isinstance(known, UUID) and known.int else ""
 
     def delete_retention_ms(self, topic: str) -> int:
-        """How long the topic remembers that a key was deleted; Kafka's default where that may not be looked up."""
+        """How long the topic remembers that a key was deleted; Kafka's default if that may not be looked up."""
         if topic not in self._retention_ms:
             resource = (ConfigResourceType.TOPIC, topic, ["delete.retention.ms"])
             question = self._manager.call_soon(self._manager.send, DescribeConfigsRequest(resources=[resource]))
@@ -84,7 +84,7 @@ class LogOffsets:
         return f"{start}: {self._open_transaction(pair)}"
 
     def held_commit(self, group: str, pair: Any) -> str:
-        """What keeps a group's committed offset of a partition from being told, and which command ends it."""
+        """The reason why a group's committed offset of a partition is withheld, and which command ends it."""
         start = f"the committed offset of {pair.topic}, partition {pair.partition}, is not told"
         self._cluster.add_topic(OFFSETS)
         with suppress(KafkaError):

@@ -1,4 +1,4 @@
-"""What the group orders this member to do: tasks to run, copies to keep warm, when to ask for a rebalance."""
+"""The group's orders for this member: tasks to run, copies to keep warm, when to ask for a rebalance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apportion.wire.task_data import TaskMemory
 
 
 class Membership:
-    """Follows the orders of ``bridge``, with a ledger of what runs and a restorer of what does not (yet).
+    """Follows the orders of ``bridge``, with a ledger of running tasks and a restorer of the others.
 
     probe_early
         Whether it asks for a rebalance as soon as all that is to run here next has caught up.
@@ -68,7 +68,7 @@ class Membership:
         return self._ledger.flowing() if self.in_generation else set()
 
     def follow(self) -> None:
-        """Stop what is another's, restore what is to run here, run what is whole, and say so at the next join."""
+        """Stop tasks that are another's, restore those to run here, run whole ones, and say so at the next join."""
         self.drop_revoked()
         self._follow_orders()
         awaited = self.awaited
@@ -84,7 +84,7 @@ class Membership:
             self._ledger.lose({task for task in self._ledger.running if pair in self._ledger.pairs(task)})
 
     def _follow_orders(self) -> None:
-        """After new orders: stop what others run now, open what is to be kept warm or restored here."""
+        """After new orders: stop tasks that others run now, open those to be kept warm or restored here."""
         rounds, orders = self._bridge.rounds, self._bridge.orders
         if self._followed == (rounds, self._ledger.stopped):
             return
@@ -131,7 +131,7 @@ class Membership:
         return True
 
     def remember(self) -> None:
-        """Keep what the bridge would say up to date; it is asked on the client's own thread."""
+        """Keep the bridge's next words up to date; it is asked on the client's own thread."""
         self._bridge.memory_now = TaskMemory(
             self._restorer.folder.process_id,
             self._asks,

@@ -88,13 +88,13 @@ class Restorer:
         self._look(force=True)
 
     def lags(self) -> dict[Task, int]:
-        """Task to messages that its local store misses, as last looked up; what other threads have open they tell."""
+        """Task to messages that its local store misses, as last looked up; other threads report their open stores."""
         open_elsewhere = self.folder.claimed().keys() - set(self.open)
         known = {task: at for task, at in self._known.items() if task in self._ends and task not in open_elsewhere}
         return {task: max(0, self._ends[task] - at) for task, at in known.items()}
 
     def keep(self, tasks: Collection[Task]) -> None:
-        """Have exactly these stores open, and read their changelogs from where each one stands."""
+        """Have exactly these stores open, and read their changelogs from each one's offset."""
         self._wanted = set(tasks)
         self._stands.clear()
         self._goal.clear()  # somebody else may have written since a task last waited here
@@ -124,7 +124,7 @@ class Restorer:
         return self._whole(waiting)
 
     def _read(self, timeout_ms: int) -> Mapping[Any, list[Any]]:
-        """A batch; nothing of a changelog that has lost what comes next, by retention or at the broker."""
+        """A batch; nothing of a changelog that has lost its next records, by retention or at the broker."""
         try:
             records: Mapping[Any, list[Any]] = self._consumer.poll(timeout_ms=timeout_ms, max_records=5000)
         except OffsetOutOfRangeError as error:
@@ -137,7 +137,7 @@ class Restorer:
         return records
 
     def _note_pause(self) -> None:
-        """After a pause (of the process or its machine), have copies judged anew whose changelog may have forgotten."""
+        """After a pause (of the process or its machine), judge copies again whose changelog may have forgotten."""
         now, before = time.time(), self._ran_at
         self._ran_at = now
         if now - before > PAUSE_S:
@@ -169,7 +169,7 @@ class Restorer:
         return self._stale.pop(task, set())
 
     def give_back(self, task: Task, store: Store) -> None:
-        """Close the store of a task that no longer runs here; its file stays, and is told of as local state."""
+        """Close the store of a task that no longer runs here; its file stays, and is reported as local state."""
         self._stale.pop(task, None)
         self._known[task] = store.position
         try:
@@ -178,14 +178,14 @@ class Restorer:
             self.folder.release(task)
 
     def close(self) -> None:
-        """Close every store and the consumer, whatever one of the stores raises."""
+        """Close every store and the consumer, even if one of the stores raises."""
         with ExitStack() as closing:
             closing.callback(self._consumer.close, autocommit=False, timeout_ms=CLOSE_MS)
             while self.open:
                 closing.callback(self.give_back, *self.open.popitem())
 
     def _open_wanted(self) -> None:
-        """Open what is wanted and not open yet; what another thread of ours still has comes at a later step."""
+        """Open wanted stores that are not open yet; one that another thread of ours still has comes at a later step."""
         for task in sorted(self._wanted - set(self.open)):
             if self.folder.claim(task):
                 self._absent.pop(task, None)
@@ -198,7 +198,7 @@ class Restorer:
                 )
 
     def _open(self, task: Task) -> None:
-        """Open the store of a claimed task; where that fails it may be claimed again."""
+        """Open the store of a claimed task; if that fails it may be claimed again."""
         try:
             self.open[task] = self.open_store(self.folder.file(task))
         except BaseException:
@@ -207,7 +207,7 @@ class Restorer:
         self._known[task] = self.open[task].position
 
     def _apply(self, task: Task, records: Iterable[Any]) -> None:
-        """A batch in one transaction; what a replaced writer sent after its successor began does not count."""
+        """A batch in one transaction; records that a replaced writer sent after its successor began do not count."""
         store = self.open[task]
         changes: dict[bytes, bytes | None] = {}
         epoch, position, stale = store.epoch, store.position, self._stale.setdefault(task, set())
@@ -241,7 +241,7 @@ class Restorer:
             self._note_end(self._task_of(pair), end)
 
     def _at(self, task: Task) -> int:
-        """The next offset to read: compaction and ends of transactions leave holes that no record tells of."""
+        """The next offset to read: compaction and ends of transactions leave holes that no record shows."""
         state = self._consumer._subscription.assignment.get(self._pair(task))
         read = None if state is None else state.position
         return max(0 if read is None else read.offset, self.open[task].position)
@@ -256,7 +256,7 @@ class Restorer:
             self._note_end(pairs[pair], end)
 
     def _note_end(self, task: Task, end: int) -> None:
-        """A changelog that ends before where it ended, or before what is in the store, has lost its end."""
+        """A changelog that ends before its former end, or before the content of the store, has lost its end."""
         self._ends[task], goal = end, self._goal.get(task, end)
         if end < goal:
             self._goal[task] = end
@@ -269,7 +269,7 @@ class Restorer:
             self._cut[self._pair(task)] = "its changelog lost records that it has"
 
     def _tell_waits(self, waiting: Iterable[Task]) -> None:
-        """Say what holds a task up that has not come forward for some time: again each time that it is as long."""
+        """Name the blocker of a task that has not come forward for some time: again each time that it is as long."""
         now = time.monotonic()
         for task in [task for task in waiting if task in self._goal and task in self.open]:
             at, since = self._stands.get(task, (-1, now))
@@ -280,7 +280,7 @@ class Restorer:
                 log.warning("task %s waits for its state: %s", task, self.offsets.held(self._pair(task), at))
 
     def _learn_topics(self, patience_s: float) -> None:
-        """Wait until the client knows the changelogs of what is stored here, so that the first join can tell of it."""
+        """Wait until the client knows the changelogs of the stores here, so that the first join can report them."""
         until, cluster = time.monotonic() + patience_s, self._consumer._cluster
         topics = {self._pair(task).topic for task in self._known}
         for topic in topics:
@@ -312,7 +312,7 @@ class Restorer:
         return [pair for pair in pairs if pair not in absent]
 
     def _absent_for_long(self, key: Any) -> bool:
-        """Whether what a task needs has been away for ABSENT_S now: true once."""
+        """Whether a task's needs have been away for ABSENT_S now: true once."""
         now = time.monotonic()
         long = now - self._absent.setdefault(key, now) > ABSENT_S
         if long:
@@ -346,7 +346,7 @@ class Restorer:
             self._consumer.seek(pair, max(begin[pair], self.open[task].position))
 
     def _not_its_own(self, pair: Any, begin: int, end: int) -> str:
-        """Why the task's store is not a beginning of this changelog; "" where it is one.
+        """Why the task's store is not a beginning of this changelog; "" if it is one.
 
         Deletions are forgotten ``delete.retention.ms`` after they were written: an older store would bring such keys
         back, unless nothing was written since.
@@ -384,7 +384,7 @@ class Restorer:
         return "" not in ids and ids[0] != ids[1]
 
     def origin(self, task: Task, whole_ms: float) -> StoreOrigin:
-        """What a store of the task is of, whole at that moment (Unix milliseconds)."""
+        """The changelog that a store of the task belongs to, whole at that moment (Unix milliseconds)."""
         topic = self._pair(task).topic
         return StoreOrigin(topic, self.offsets.topic_id(topic), int(whole_ms))
 
@@ -424,7 +424,7 @@ class Restorer:
 
 
 def _epoch(headers: Iterable[tuple[str, bytes]] | None) -> int:
-    """The writer's epoch; 0 where the record was written by another program, or says nonsense."""
+    """The writer's epoch; 0 if the record was written by another program, or makes no sense."""
     for name, value in headers or ():
         if name == EPOCH and value is not None and value.isdigit() and len(value) < 19:
             return int(value)

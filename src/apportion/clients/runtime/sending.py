@@ -1,4 +1,4 @@
-"""Records that were handed to a producer, and what came of them: of tasks that run, and to other topics."""
+"""Records that were handed to a producer, and their results: of running tasks, and to other topics."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Sender(Protocol):
 
 
 class Unanswered:
-    """Records that were handed to the producer, and what came of them.
+    """Records that were handed to the producer, and their results.
 
     error
         Why the last of them were not written; None where nothing failed.
@@ -79,7 +79,7 @@ class Unanswered:
         self.failed_at = min(self.failed_at, time.monotonic())
 
     def _take(self) -> tuple[list[int], bool]:
-        """Offsets of what was written, and whether it is not known of some record whether it was."""
+        """Offsets of the written records, and whether for some record it is unknown if it was written."""
         answers, self.answers = self.answers, []
         failed = next((answer.exception for answer in answers if answer.failed()), None)
         self.error = self.error or failed
@@ -101,7 +101,7 @@ class Outbox(Unanswered):
         self.size += record.size
 
     def send(self, sender: Sender) -> bool:
-        """All of them, where nothing is on its way yet; whether there were any."""
+        """All of them, if nothing is on its way yet; whether there were any."""
         if self.waits or not self.records:
             return False
         self._sent, self.records, self.size = self.records, [], 0
@@ -109,7 +109,7 @@ class Outbox(Unanswered):
         return True
 
     def take_answers(self) -> None:
-        """Where some were not written, all are sent again."""
+        """If some were not written, all are sent again."""
         self._take()
         if self.error is not None:
             self.records = self._sent + self.records
@@ -142,14 +142,14 @@ class RunningTask(State, Unanswered):
         self.expected: int | None = store.position
 
     def send(self, sender: Sender, headers: Headers) -> None:
-        """All changes to the changelog; what it refuses at once stands in ``error``."""
+        """All changes to the changelog; a record that it refuses at once is in ``error``."""
         assert self.log is not None  # noqa: S101 - the caller looked
         self.sent, self.changes, self.size = self.changes, {}, 0
         topic, partition = self.log
         self._hand_over(sender, (Output(topic, key, value, partition, headers) for key, value in self.sent.items()))
 
     def take_answers(self) -> list[int] | None:
-        """Offsets of all that was sent; None where some of it failed: it is to be sent again, and ``error`` tells why.
+        """Offsets of all that was sent; None if some of it failed: it is to be sent again, and ``error`` says why.
 
         What did come to stand before a failure is this task's own, and known to be when it sends again.
         """

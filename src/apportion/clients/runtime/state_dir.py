@@ -81,7 +81,7 @@ class StateFolder:
             self._claimed.pop(task, None)
 
     def claimed(self) -> dict[Task, str]:
-        """Tasks whose files are open in some thread of ours, and the thread's name."""
+        """Tasks with files open in some thread of ours, and the thread's name."""
         with _guard:
             return dict(self._claimed)
 
@@ -109,12 +109,12 @@ class StateFolder:
             return number
 
     def give_number(self, number: int) -> None:
-        """Nobody uses the number any more."""
+        """The number is no longer in use."""
         with _guard:
             self._numbers.discard(number)
 
     def used_for(self, application: str, topology: Topology) -> None:
-        """Note what the folder's files belong to; where an earlier run had other sub-topologies, the log tells.
+        """Note whom the folder's files belong to; if an earlier run had other sub-topologies, the log says so.
 
         The files of tasks whose numbers mean other work now are known by their changelog, and begun anew.
         Raises
@@ -139,7 +139,7 @@ class StateFolder:
         _write_whole(path, note)
 
     def file(self, task: Task) -> Path:
-        """Where the task's state is."""
+        """The folder of the task's state."""
         return self.path / f"{task}.store"
 
     def tasks(self) -> list[Task]:
@@ -167,7 +167,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def _locked(path: Path) -> Any:
-    """An open file with a lock that dies with the process; None where the system knows no such locks."""
+    """An open file with a lock that ends with the process; None if the system knows no such locks."""
     try:
         import fcntl
     except ImportError:
@@ -194,7 +194,7 @@ def _copied(lock: Path) -> bool:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Whole or not there, whenever the process dies or the disk is full, whoever else writes it meanwhile."""
+    """Whole or not there, even if the process dies, the disk is full, or others write it meanwhile."""
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.draft")
     draft.write_text(text, encoding="utf-8")
     os.replace(draft, path)

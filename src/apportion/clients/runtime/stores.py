@@ -52,7 +52,7 @@ class Store(Protocol):
     origin: StoreOrigin
 
     def get(self, key: bytes) -> bytes | None:
-        """The value; None where there is none."""
+        """The value; None if there is none."""
         ...
 
     def apply(self, changes: Changes, position: int, epoch: int, origin: StoreOrigin | None = None) -> None:
@@ -144,7 +144,7 @@ class SqliteStore:
         self._db.close()
 
     def _remove(self) -> None:
-        """Close, and take away the file with what SQLite keeps beside it."""
+        """Close, and take away the file with those that SQLite keeps next to it."""
         self._db.close()
         for piece in (self.path, *self.path.parent.glob(f"{self.path.name}-*")):
             piece.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ class NoStore:
 
 
 class State:
-    """What a task's code sees of its store: reads its own writes, which reach the store when the runtime commits.
+    """A task's view of its store: it reads its own writes, which reach the store when the runtime commits.
 
     changes
         Writes that no commit has taken up yet.

@@ -1,4 +1,4 @@
-"""Whole tasks instead of partitions: what members of a task group say, and how their leader plans it.
+"""Whole tasks instead of partitions: the words of a task group's members, and their leader's plan.
 
 The group's protocol name is ``apportion-streams``: Kafka Streams' own is ``stream``, and a Java application must not
 mistake a group of ours for one of its own.
@@ -59,7 +59,7 @@ class _Member:
 
 
 class TaskBridge(Bridge):
-    """One member's side of a task group: it sends what its tasks are, and plans them whole.
+    """One member's side of a task group: it sends its tasks' facts, and plans them whole.
 
     topology, plan_settings
         The application's; the leader's count for the group.
@@ -89,14 +89,14 @@ class TaskBridge(Bridge):
         return type(self)(self.topology, self.plan_settings, self.options.rack)
 
     def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
-        """Topics, what is held at this moment, its generation, and the task memory."""
+        """Topics, the present partitions, their generation, and the task memory."""
         wanted = tuple(sorted(topics, key=utf16))
         owned = (self.last.owned if holds is None else holds) if keeps else ()
         user_data = write_memory(replace(self.memory_now, topology=self.topology.digest))
         return Subscription(wanted, user_data, owned, self.last.generation, self.options.rack)
 
     def on_assignment(self, given: Assignment, generation: int | None, group: str | None = None) -> bool:
-        """Remember the orders; whoever runs the tasks looks at ``rounds``."""
+        """Remember the orders; the runner of the tasks looks at ``rounds``."""
         orders = self._known(read_orders(given.user_data))
         if orders.lost:
             log.warning("group %r: orders of the leader are unreadable, nothing is run: %s", group, orders.lost)
@@ -165,7 +165,7 @@ class TaskBridge(Bridge):
     def _sources(
         self, cluster: ClientMetadata, racks: bool
     ) -> tuple[dict[str, int], dict[tuple[str, int], frozenset[str]] | None]:
-        """Partition counts of the source topics, and racks of their replicas where any member tells its own."""
+        """Partition counts of the source topics, and racks of their replicas if any member names its own."""
         topics = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
         ids = {topic: list(cluster.partitions(topic) or ()) for topic in topics}
         sizes = {topic: max(numbers, default=-1) + 1 for topic, numbers in ids.items()}
@@ -175,7 +175,7 @@ class TaskBridge(Bridge):
 
 
 def _members(sent: Mapping[str, Subscription], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
-    """What each member says, with the claims of those who missed a rebalance taken away."""
+    """Each member's words, with the claims of those who missed a rebalance taken away."""
     reads = {
         pair: task for task in topology.tasks(sizes) for pair in topology.partitions_of(task, sizes)
     }  # (topic, partition) to the task that reads it
@@ -193,7 +193,7 @@ def _members(sent: Mapping[str, Subscription], topology: Topology, sizes: Mappin
 
 
 def _holders(sent: Mapping[str, Subscription]) -> Holders:
-    """Who still holds what: excluded too, for what they read, since they let go only when they hear the answer."""
+    """Who still holds which tasks: excluded too, for their topics, since they let go only when they hear the answer."""
     holders: Holders = {}
     for member, subscription in sent.items():
         generation = -1 if subscription.generation is None else subscription.generation
@@ -204,7 +204,7 @@ def _holders(sent: Mapping[str, Subscription]) -> Holders:
 
 
 def _processes(members: Sequence[_Member]) -> list[Process]:
-    """Members of one process id together; the least lag that any of them tells counts, and none where one runs it."""
+    """Members of one process id together; the least lag that any of them reports counts, and none if one runs it."""
     together: dict[str, list[_Member]] = {}
     for member in sorted(members, key=lambda member: member.member_id):
         together.setdefault(member.process, []).append(member)
@@ -261,7 +261,7 @@ def _shares(
 
 
 def _free(pairs: Iterable[tuple[str, int]], holders: Holders, member_id: str) -> bool:
-    """Whether nobody else holds any of the partitions, or only by an older claim than the member's own."""
+    """Whether no other member holds any of the partitions, or only by an older claim than the member's own."""
     for pair in pairs:
         claims = holders.get(pair, {})
         newest = max((generation for other, generation in claims.items() if other != member_id), default=None)
