@@ -50,8 +50,8 @@ def seen(broker: Broker, name: str) -> Sighting:
 
 def settled(broker: Broker) -> bool:
     tasks, shared = seen(broker, STREAMS), seen(broker, SHARE)
-    running = sum(len(ids) for member in tasks.members for ids in member.roles["active"].values())
-    sharing = [member.roles["shared"] for member in shared.members]
+    running = sum(len(ids) for member in tasks.roles for ids in member.roles["active"].values())
+    sharing = [member.roles["shared"] for member in shared.roles]
     return tasks.state == shared.state == "Stable" and running == 16 and len(sharing) == 2 and all(sharing)
 
 

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,27 @@ def test_a_listener_that_commits_in_time_passes_and_its_transcript_is_the_same_a
     assert {"assigned", "read", "committed", "revoked", "close"} <= {event["event"] for event in first}
     other = simulate(example["make_consumer"], example["InTime"], example["script"], seed=4)
     assert json.dumps(first) != json.dumps(other)
+
+
+def test_other_threads_of_the_process_sleep_as_ever_while_one_simulates(example: dict[str, Any]) -> None:
+    """Spark's client has one that sleeps a second at a time, in a test process and in a notebook."""
+    over, naps = threading.Event(), []
+
+    def nap() -> None:
+        while not over.is_set():
+            time.sleep(0.001)
+            naps.append(1)
+
+    sleeper = threading.Thread(target=nap)
+    sleeper.start()
+    try:
+        before = len(naps)
+        simulate(example["make_consumer"], example["InTime"], example["script"], seed=3)
+        assert len(naps) > before, "it did"
+        assert sleeper.is_alive(), "it was refused nothing"
+    finally:
+        over.set()
+        sleeper.join()
 
 
 def test_a_check_of_your_own_fails_the_run(example: dict[str, Any]) -> None:

@@ -552,12 +552,13 @@ def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
 
 
 def _trap(undo: ExitStack) -> None:
-    """Whatever gets to a real wait all the same fails there."""
+    """Whatever gets to a real wait all the same fails there; other threads of the process go on as they are."""
+    simulating = threading.get_ident()
     for owner, name in ((time, "sleep"), (threading.Thread, "start"), (socket, "getaddrinfo")):
         real = getattr(owner, name)
 
         def refuse(*args: Any, real: Any = real, name: str = f"{owner.__name__}.{name}") -> Any:
-            if _world is None or _world.current is None:
+            if _world is None or _world.current is None or threading.get_ident() != simulating:
                 return real(*args)
             raise Uncaught([name])
 
