@@ -129,3 +129,17 @@ def test_acting_frees_counts_unless_max_skew_is_given_and_learns_speeds_unless_a
         assert loop.strategy.max_skew == options.get("max_skew", 3)
         assert loop.learned == ("capacity" not in options)
     assert loop_of("cooperative-sticky").strategy == apportion.find("cooperative-sticky")
+
+
+def test_a_strategy_that_acts_stays_as_cooperative_as_it_is_and_a_copy_as_even() -> None:
+    """Counts are freed, and nothing else; for another consumer, too, ``max_skew`` counts once it was given."""
+    feed = LagFeed("g", lambda group, topics, timeout_s: {}, topics=["t"])
+
+    def loops(bridge: Any) -> list[Any]:
+        return [bridge.watch._loop.strategy, bridge.copy().watch._loop.strategy]
+
+    named = bridge_for("lag-aware", lag=feed, acting=Acting(), cooperative=True)
+    for strategy in loops(named) + loops(bridge_for(apportion.LagAware(cooperative=True), lag=feed, acting=Acting())):
+        assert (strategy.name, strategy.max_skew > 2_000_000) == ("cooperative-lag-aware", True)
+    for strategy in loops(bridge_for("lag-aware", lag=feed, acting=Acting(), max_skew=0)):
+        assert strategy.max_skew == 0

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka.consumer.subscription_state import TopicPartitionState
+from kafka.errors import CommitFailedError
 from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
 
@@ -281,6 +282,26 @@ def test_what_the_member_lets_go_of_while_the_fetcher_is_told_is_told_the_next_t
         it._member._subscription.assignment.clear()
         it._follow()
     assert told == [("lost", [0]), ("revoked", [0])]
+
+
+def test_a_commit_is_refused_while_a_loss_is_told_also_in_a_new_generation(monkeypatch: pytest.MonkeyPatch):
+    """Others may have read on and committed: an offset of before would set theirs back."""
+    monkeypatch.setattr(confluent, "KafkaConsumer", Alone)
+    committed: list[Any] = []
+    monkeypatch.setattr(Alone, "commit", lambda _, offsets: committed.append(offsets), raising=False)
+
+    def hear(consumer: GroupConsumer, _: Any) -> None:
+        with pytest.raises(CommitFailedError, match="were lost"):
+            consumer.commit()
+
+    with GroupConsumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, ["t"], on_lost=hear) as it:
+        it._follow()
+        it.given_up([Part("t", 0)], expelled=True)
+        with it._turn():
+            it._follow()  # it has the partition again
+        assert committed == []
+        it.commit()
+        assert [list(offsets) for offsets in committed] == [[Part("t", 0)]]
 
 
 def test_close_waits_for_a_broker_that_does_not_answer_as_long_as_it_is_told(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,7 @@ from apportion.history.switching import switch
 from apportion.model.group_json import read_group
 from apportion.strategy.registry import traits_of_protocol
 
-SWITCHING = ("history/switch_advice.py", "history/switch_measures.py", "report/oddities.py", "report/verdicts.py")
+SWITCHING = ("history/switch_advice.py", "history/switch_measures.py", "sighting/oddities.py", "sighting/judged.py")
 
 
 @pytest.mark.parametrize("name", [*known(), "apportion-streams", "stream"])

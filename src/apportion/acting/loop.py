@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -15,7 +15,7 @@ from apportion.arrays import NOBODY, Bools, Floats, Ints, Longs
 from apportion.assignors import Assignor
 from apportion.history.member_speeds import Speed
 from apportion.model.group import Group
-from apportion.strategy.settings import changed_settings, settings_of, with_settings
+from apportion.strategy.settings import changed_settings, settings_of
 from apportion.strategy.traits import traits_of
 from apportion.wording import count
 
@@ -92,7 +92,7 @@ def with_free_counts(strategy: Assignor) -> Assignor:
     """The strategy without a limit on how uneven counts may be, if its ``max_skew`` is the default; else itself."""
     if "max_skew" not in settings_of(type(strategy)) or "max_skew" in changed_settings(strategy):
         return strategy
-    return with_settings(type(strategy), {**changed_settings(strategy), "max_skew": FREE})
+    return replace(strategy, max_skew=FREE)  # type: ignore[type-var]  # whose settings are those of a dataclass
 
 
 class Loop:

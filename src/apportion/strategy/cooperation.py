@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
-
-PREFIX: Final = "cooperative-"
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
@@ -18,8 +16,8 @@ class Cooperation:
     """
 
     name: ClassVar[str]
-    cooperative: bool = field(default=False, kw_only=True, repr=False)
+    cooperative: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        plain = type(self).name.removeprefix(PREFIX)
-        object.__setattr__(self, "name", PREFIX + plain if self.cooperative else plain)
+        if self.cooperative and not type(self).cooperative:  # a class that always is has the name that it was given
+            object.__setattr__(self, "name", f"cooperative-{type(self).name}")

@@ -125,7 +125,7 @@ def find(name: str, settings: Mapping[str, Any] | None = None) -> Assignor:
     """The strategy of that name with these settings; texts are read as the settings' types.
 
     >>> find("lag-aware", {"max_skew": "2"})
-    LagAware(scope='group', max_skew=2, tolerance=0.0, by='lag')
+    LagAware(cooperative=False, scope='group', max_skew=2, tolerance=0.0, by='lag')
     """
     if name not in known():
         raise UnknownName("assignor", name, known())

@@ -53,7 +53,9 @@ def changed_settings(assignor: Assignor) -> dict[str, Any]:
     """The settings that are not at their default, as plan.json shows them; cooperation is in the name."""
     if not dataclasses.is_dataclass(assignor):
         return {}
-    fields = [field for field in dataclasses.fields(assignor) if field.init and field.name != "cooperative"]
+    # Where its name is that of a class derived from its own, the defaults are that one's: it is found by its name.
+    named = next((kind for kind in type(assignor).__subclasses__() if kind.name == assignor.name), type(assignor))
+    fields = [field for field in dataclasses.fields(named) if field.init and field.name != "cooperative"]
     values = {field.name: getattr(assignor, field.name) for field in fields}
     return {field.name: _plain(values[field.name]) for field in fields if values[field.name] != field.default}
 

@@ -179,6 +179,8 @@ class GroupConsumer:
         """What the member gave up or lost, on its own thread, and this one has not seen yet."""
         self._paused_before: set[Part] = set()
         """What was paused when it went, so that it is paused again should it come back at once."""
+        self._tells_loss = False
+        """Whether the application hears of a loss now: it is a member again, maybe, and others have read on."""
         self._unsure = False
         """Whether messages, or what it is to read, may have been lost between the fetcher and us."""
         self._waiting: tuple[frozenset[Part], float] = frozenset(), inf
@@ -220,6 +222,8 @@ class GroupConsumer:
             self._given = ()
         with self._turn():
             self._assignor.raise_if_fenced()
+            if self._tells_loss:
+                raise CommitFailedError("the partitions were lost: other members may have read on, and committed")
             offsets = {Part(*part): OffsetAndMetadata(at, "", -1) for part, at in self._positions().items()}
             if offsets:
                 self._member.commit(offsets)
@@ -512,10 +516,12 @@ class GroupConsumer:
         for state, call in ((LOST, self._on_lost), (LEAVING, self._on_revoked)):
             gone = sorted(self._partitions.among(state))
             self._partitions.move(gone, Event.TOLD)  # before the call: one that raises is not called again
+            self._tells_loss = state is LOST
             try:
                 if call is not None and gone:
                     call(self, [TopicPartition(*part) for part in gone])
             finally:
+                self._tells_loss = False
                 for part in gone:  # a commit in the call counts
                     self._fetched.pop(part, None)
 
@@ -553,8 +559,7 @@ def _warm_up(member: Any, work: OnComing | None, patience_s: float) -> WarmUp | 
     bridge = member.bridge
     if not bridge.can_warm_up:
         raise BadInput("warm_up", f"it under {bridge.name!r}", f"a cooperative strategy, such as {DEFAULT_ASSIGNOR}")
-    bridge.warm_up = WarmUp(lambda places: work([TopicPartition(*pair) for pair in places]), patience_s)
-    warm_up: WarmUp = bridge.warm_up
+    bridge.warm_up = warm_up = WarmUp(lambda places: work([TopicPartition(*pair) for pair in places]), patience_s)
     return warm_up
 
 

@@ -84,9 +84,9 @@ class Bridge:
         self.strategy: Assignor = find(strategy, settings) if isinstance(strategy, str) else strategy
         require_client_side(self.strategy)
         self.on_foreign = policy(self.strategy, options.on_foreign)
-        self.kept_whole: str = traits_of(self.strategy).kept_whole
-        self.options = options
+        self.options, self._settings = options, settings
         self.traits = traits_of(self.strategy)
+        self.kept_whole: str = self.traits.kept_whole
         self.cooperative = self.reads_on = self.traits.cooperative
         self.memory: UserDataCodec = self.traits.codec
         self.facts = MemberFacts(self.name, self.traits.facts, {**options.fields, **options.facts})
@@ -103,7 +103,7 @@ class Bridge:
 
     def copy(self) -> Self:
         """The same for another consumer, without the memory of this one."""
-        return type(self)(self.strategy, self.options)
+        return type(self)(self.strategy, self.options, self._settings)
 
     @property
     def name(self) -> str:

@@ -155,7 +155,7 @@ class ExactlyOnce(Delivery):
         self.begin()
         fresh = ledger.send(until)
         written = ledger.answers(fresh, until)
-        refused = min(fresh, key=lambda sent: sent.failed_at, default=None)
+        refused = min((sent for sent in fresh if sent.error), key=lambda sent: sent.failed_at, default=None)
         if refused is not None and refused.error is not None:
             if isinstance(refused, RunningTask) and not is_fenced(refused.error):
                 ledger.hold(refused)

@@ -91,6 +91,7 @@ class Membership:
         running = self._ledger.running
         mine, copies = _tasks(orders.active), _tasks(orders.standby + orders.warmup)
         self._ledger.lose(running.keys() - mine)
+        stopped = self._ledger.stopped  # what a commit in a callback stops from here on is to be begun again
         before, now = set(self._restorer.open), time.monotonic()
         waiting = mine - running.keys()
         self._since = {task: self._since.get(task, now) for task in waiting}
@@ -103,7 +104,7 @@ class Membership:
         for task in sorted(waiting - restored):
             self._start(task)
         self._probe_at = None if orders.probe_ms is None else time.monotonic() + orders.probe_ms / 1000
-        self._followed = rounds, self._ledger.stopped  # last, so that all is tried again where a broker did not answer
+        self._followed = rounds, stopped  # last, so that all is tried again where a broker did not answer
 
     def _start(self, task: Task) -> None:
         self._ledger.start(task, self._bridge.last.generation or 0)
