@@ -1,4 +1,4 @@
-"""Rollouts before they happen: the generations that a restart or a change of size brings, and what each costs.
+"""Rollouts before they happen: the generations that a restart or a change of size brings, and the cost of each.
 
 Who must let go, who gets what, and how long partitions stand still differ by the protocol of the group:
 
@@ -58,7 +58,7 @@ class Times:
 
 @dataclass(frozen=True)
 class MembershipChange:
-    """What happens to a group at once.
+    """The events that happen to a group at once.
 
     leave
         Member ids that go; ``silent``: without a word, so that the group waits for their session to end.
@@ -77,7 +77,7 @@ class MembershipChange:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One change of the group with what it costs.
+    """One change of the group with its cost.
 
     generations
         How many it takes: none where nobody notices, two where a cooperative plan withholds partitions, more where a
@@ -117,7 +117,7 @@ class Stage:
 
     @property
     def newcomers_topics(self) -> list[str]:
-        """What the members want that joined in a step which adds members; empty where none did."""
+        """The topics of the members that joined in a step which adds members; empty if none did."""
         if not self.joined or self.step.partition(" ")[0] not in ("join", "scale"):
             return []
         group = self.plan.group
@@ -208,7 +208,7 @@ def walk(
 
 
 def strategy_for(protocol: str, assignor: str | Assignor | None, settings: Mapping[str, Any] | None) -> Assignor:
-    """The strategy under that protocol; BadInput where the two cannot go together."""
+    """The strategy under that protocol; BadInput if the two cannot go together."""
     if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise BadInput("protocol", repr(protocol), f"one of {', '.join(PROTOCOLS)}")
     name = PROTOCOLS[protocol] if assignor is None else assignor
@@ -308,7 +308,7 @@ def scale(group: Group, n: int, static: bool, like: str | None = None) -> list[M
 def follow(
     group: Group, changes: Iterable[MembershipChange], strategy: Assignor, protocol: Protocol, times: Times
 ) -> Iterator[Stage]:
-    """A stage for each change, each on what the one before came to; one that leaves nobody comes with the next."""
+    """A stage for each change, each on the result of the one before; one that leaves no member comes with the next."""
     emptied_s: float | None = None
     for change in changes:
         if change.restart:
@@ -329,7 +329,7 @@ def follow(
 
 
 def _returned(change: MembershipChange, group: Group, strategy: Assignor, times: Times) -> Stage:
-    """Static members are back in time: no generation, and only their own partitions stood still."""
+    """Static members are back in time: no generation, and only their own partitions paused."""
     away = {group.members.index(m) for m in change.restart}
     idle = int(np.isin(group.owner, list(away)).sum())
     same = Plan(group, strategy.name, {}, Answer(group.owner), traits_of(strategy).cooperative)
@@ -342,7 +342,7 @@ def _stage(
     step: str, before: Group, after: Group, strategy: Assignor, protocol: Protocol, times: Times, wait_s: float,
     emptied: bool = False,
 ) -> Stage:  # fmt: skip
-    """The plan after a change, and what it takes from whom.
+    """The plan after a change, and the partitions it takes from each member.
 
     wait_s
         Seconds that the partitions of those who left waited before the group rebalanced.
@@ -406,7 +406,7 @@ def _owners_before(before: Group, after: Group, now_at: Ints) -> tuple[Ints, Boo
 
 
 def places_in(group: Group, other: Group) -> Ints:
-    """(P of the other,) the number of each of the other's partitions in the group; -1 where it is not there."""
+    """(P of the other,) the number of each of the other's partitions in the group; -1 if it is not there."""
     if other.topics == group.topics and np.array_equal(other.start, group.start):
         return np.arange(other.P)
     number_of = {group.name_of(p): p for p in range(group.P)}
@@ -429,7 +429,7 @@ def begins_and_ends(stages: Sequence[Stage], times: Times) -> list[tuple[float, 
 
 
 def _whether(of_member: Bools, owner: Ints) -> Bools:
-    """(P,) what holds of each partition's owner; False where that is nobody or somebody who is gone."""
+    """(P,) the fact about each partition's owner; False if there is none or it is gone."""
     held: Bools = (owner >= 0) & of_member[np.maximum(owner, 0)]
     return held
 
@@ -447,12 +447,12 @@ def owners(group: Group, owner: Ints) -> dict[tuple[str, int], str]:
 
 
 def _bare(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A member that comes back knows nothing of what it had."""
+    """A member that comes back knows nothing of its past partitions."""
     return {name: value for name, value in fields.items() if name not in _HELD}
 
 
 def _reborn(group: Group, member: str, i: int) -> str:
-    """The id that a restarted dynamic member gets: its client's name and what looks as drawn, always the same.
+    """The id that a restarted dynamic member gets: its client's name and a random-looking part, always the same.
 
     Kafka draws a UUID, so that the place among the members of one client's name is anybody's guess; so is this one.
     """
@@ -469,7 +469,7 @@ def _number(verb: str, text: str) -> int:
 
 
 def total_sentence(stages: Sequence[Stage]) -> str:
-    """What all stages cost together."""
+    """The cost of all stages together."""
     generations = sum(stage.generations for stage in stages)
     revoked, taken, anew = (sum(getattr(stage, name) for stage in stages) for name in ("revoked", "taken", "read_anew"))
     seconds = sum(stage.standstill_s for stage in stages)

@@ -11,7 +11,7 @@ from apportion.wording import count
 
 
 def generations(document: Mapping[str, Any]) -> TextTable:
-    """A row an epoch: what the broker's assignor did beside what this one would have done."""
+    """A row an epoch: the plan of the broker's assignor next to this one's."""
     names = ("moves", "cold", "restored")
     rows: list[tuple[Cell, ...]] = [
         (
@@ -27,7 +27,7 @@ def generations(document: Mapping[str, Any]) -> TextTable:
 
 
 def notes(document: Mapping[str, Any]) -> list[str]:
-    """What the assignor would have saved and cost in all."""
+    """The assignor's savings and costs in all."""
     total, name = document["total"], document["assignor"]
     if not total["generations"]:
         return ["No epoch with tasks is left in the records of this group."]

@@ -16,7 +16,7 @@ NARROW: Final = 40
 
 
 def roles_table(kind: str | None, members: Sequence[GenerationMember], wide: bool = False) -> TextTable | None:
-    """A row a member: what it runs, keeps and warms up, or what it shares; None for groups of other kinds."""
+    """A row a member: its tasks, copies and warm-ups, or its shares; None for groups of other kinds."""
     names = {STREAMS: ("active", "standby", "warmup"), SHARE: ("shared", "target")}.get(kind or "")
     if names is None or not members:
         return None

@@ -1,4 +1,4 @@
-"""A rollout as a table, in sentences, and as the page's picture of who holds what."""
+"""A rollout as a table, in sentences, and as the page's picture of the owners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apportion.wording import count, partitions_in_words, shorten, some_of
 
 
 def as_shown(stage: Stage) -> Stage:
-    """The stage without what neither table nor picture shows, most of its memory: past claims, and who keeps copies."""
+    """The stage without the parts that neither table nor picture shows, most of its memory: past claims, and copies."""
     plan, answer = stage.plan, stage.plan.answer
     extra = {name: answer.extra[name] for name in ("prediction", "rounds") if name in answer.extra}
     owners_alone = Answer(answer.owner, measures=answer.measures, extra=extra, waits=answer.waits)
@@ -32,7 +32,7 @@ def as_shown(stage: Stage) -> Stage:
 
 
 def _who_reads_on(stages: Sequence[Stage]) -> list[str]:
-    """Of which clients the seconds do not hold, where members should read on while their group rebalances."""
+    """The clients for which the seconds do not hold, if members should read on while their group rebalances."""
     if not any(stage.generations and stage.plan.cooperative for stage in stages):
         return []
     holds = "The seconds hold for clients that read on while a join waits, as Java's do"
@@ -40,7 +40,7 @@ def _who_reads_on(stages: Sequence[Stage]) -> list[str]:
 
 
 def table(stages: Sequence[Stage]) -> TextTable:
-    """A row a stage: its generations, what it takes from whom, and how long partitions stand still."""
+    """A row a stage: its generations, the partitions it takes from each member, and how long partitions pause."""
     rows: list[tuple[Cell, ...]] = [
         (
             stage.step, stage.plan.group.M, stage.generations, stage.revoked, stage.taken, stage.moved,
@@ -60,7 +60,7 @@ def table(stages: Sequence[Stage]) -> TextTable:
 
 
 def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
-    """What all of it costs, and what the columns say."""
+    """The cost of all of it, and the meaning of the columns."""
     strategy = stages[-1].plan.assignor if stages else ""
     sentences = [f"{protocol}, {strategy}. {total_sentence(stages)}", *_who_reads_on(stages)]
     predictions = [stage.plan.answer.extra.get("prediction") for stage in stages]
@@ -88,7 +88,7 @@ def changes_in_words(stages: Sequence[Stage]) -> list[str]:
 
 
 def _as_others(stage: Stage) -> str:
-    """How many of those that were there want what the newcomers want."""
+    """How many of the earlier members want the newcomers' topics."""
     group = stage.plan.group
     if len(group.subscriptions) == 1:
         return ", as all do"
@@ -130,7 +130,7 @@ def page_data(sighting: Sighting, before: Group, stages: Sequence[Stage], times:
 
 
 def _most_stopped(stages: Sequence[Stage], after: Group) -> list[int]:
-    """Partitions of the group after that are drawn: those that stand still longest, ascending."""
+    """Partitions of the group after that are drawn: those with the longest pauses, ascending."""
     total = np.zeros(after.P)
     for stage in stages:
         position = places_in(stage.plan.group, after)
@@ -177,11 +177,11 @@ def _moments(before: Group, stages: Sequence[Stage], times: Times, shown: Sequen
 
 
 def _by_name(step: str, names: Mapping[str, str]) -> str:
-    """What a step does, with the names of the legend."""
+    """The effects of a step, with the names of the legend."""
     return re.sub(r"[^\s,]+", lambda word: names.get(word[0], word[0]), step)
 
 
 def _names(groups: Sequence[Group]) -> dict[str, str]:
-    """Identity to its client id, where no group has another member of that: who restarts stays who it was."""
+    """Identity to its client id, if no group has another member of that: a restarted member stays who it was."""
     labels = own_names([list(zip(identities(group), group.client_ids, strict=False)) for group in groups])
     return {who: who.removeprefix("instance ") for group in groups for who in identities(group)} | labels

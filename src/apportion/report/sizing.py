@@ -40,7 +40,7 @@ def table(sizing: Sizing, *, marks: bool = True) -> TextTable:
 
 
 def page_data(sighting: Sighting, sizing: Sizing, how: Sequence[str] = ()) -> dict[str, Any]:
-    """The group as the page draws it, with each plan of the frontier where a strategy's plan stands elsewhere.
+    """The group as the page draws it, with each plan of the frontier in the place of a strategy's plan.
 
     how
         Sentences on how the work was measured. Members that would join stand beside the present ones, with nothing.

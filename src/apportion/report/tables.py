@@ -24,7 +24,7 @@ MOST_MEMBERS: Final = 40
 
 
 def strategies(narrow: bool = False) -> TextTable:
-    """Every known strategy with its goals, settings (cut where narrow) and the first line of its documentation."""
+    """Every known strategy with its goals, settings (cut if narrow) and the first line of its documentation."""
     rows = []
     for row in strategies_to_dict()["assignors"]:
         settings = ", ".join(row["settings"])
@@ -66,7 +66,7 @@ def _value(value: Any) -> str:
 
 
 def plan_members(plan: Plan, wide: bool = False) -> TextTable:
-    """A row a member: how much it holds, what that changes, and what it holds in this round."""
+    """A row a member: how many partitions it has, how that changes, and which ones it has in this round."""
     group = plan.group
     held, lag = loads(plan.owner, group.M), lag_held(group, plan.owner)
     past, owner = group.owner, plan.owner
@@ -144,7 +144,7 @@ def plan_rows(plan: Plan) -> TextTable:
 
 
 def diff_to_dict(plan: Plan, past: Ints) -> dict[str, Any]:
-    """Member to what it gains and loses: ``{"a": {"gains": {...}, "loses": {...}}}``.
+    """Member to its gains and losses: ``{"a": {"gains": {...}, "loses": {...}}}``.
 
     past
         (P,) the owners to compare with, -1 nobody: those that stand, or another plan's.
@@ -158,7 +158,7 @@ def diff_to_dict(plan: Plan, past: Ints) -> dict[str, Any]:
 
 
 def diff(plan: Plan, past: Ints, called: str) -> TextTable:
-    """Member by member what the plan changes against those owners; members that keep what they hold are left out."""
+    """Each member's changes from those owners to the plan; members without any are left out."""
     rows = [
         (member, sign, partitions_in_words(change[kind]))
         for member, change in diff_to_dict(plan, past).items()

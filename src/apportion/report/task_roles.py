@@ -14,7 +14,7 @@ COLUMNS: Final = ("ROUNDS", "STANDBYS", "WARM-UPS")
 
 
 def has_roles(plans: Iterable[Plan]) -> bool:
-    """Whether some plan tells of standbys and warm-ups."""
+    """Whether some plan has standbys and warm-ups."""
     return any("warmups" in plan.answer.measures for plan in plans)
 
 
@@ -43,7 +43,7 @@ def notes(plan: Plan) -> list[str]:
 
 
 def step_notes(planned: Sequence[tuple[str, Plan]]) -> list[str]:
-    """What was restored on the way of all steps, and what the last one keeps."""
+    """The state that was restored on the way of all steps, and the copies that the last one keeps."""
     plans = [plan for _, plan in planned]
     if not has_roles(plans):
         return []

@@ -1,4 +1,4 @@
-"""Steps of a streams group as a table and in words: what each assignor of tasks would do."""
+"""Steps of a streams group as a table and in words: the effects of each assignor of tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apportion.wording import count
 
 
 def table(stages: Sequence[TaskStage]) -> TextTable:
-    """A row for what stands now, and one for each step of each assignor."""
+    """A row for the present, and one for each step of each assignor."""
     rows: list[tuple[Cell, ...]] = []
     for stage in stages:
         load = span(stage.measures["load_min"], stage.measures["load_max"])
@@ -21,7 +21,7 @@ def table(stages: Sequence[TaskStage]) -> TextTable:
 
 
 def notes(stages: Sequence[TaskStage]) -> list[str]:
-    """What each assignor costs in all, and what the words of the table mean."""
+    """The costs of each assignor in all, and the meaning of the table's words."""
     sentences = []
     for name in dict.fromkeys(stage.assignor for stage in stages[1:]):
         moves, cold, restored = (

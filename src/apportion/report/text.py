@@ -171,7 +171,7 @@ def fitted(table: TextTable, places: int) -> TextTable:
 
 
 def _middle(text: str, places: int) -> str:
-    """The text with its middle left out where it is too long: what tells names apart stands at either end."""
+    """The text with its middle left out if it is too long: names differ at either end."""
     if cell_width(text) <= places:
         return text
     tail = (places - 3) // 3
@@ -179,7 +179,7 @@ def _middle(text: str, places: int) -> str:
 
 
 def cut(text: str, places: int) -> str:
-    """The text with its end left out where it takes more places of a terminal."""
+    """The text with its end left out if it takes more places of a terminal."""
     return text if cell_width(text) <= places else _beginning(text, max(places - 3, 0)) + "..."
 
 
@@ -210,12 +210,12 @@ def fold(sentence: str, width: int) -> str:
 
 
 def span(low: int, high: int) -> str:
-    """The least and the most in one cell; one number where they are the same."""
+    """The least and the most in one cell; one number if they are the same."""
     return str(low) if low == high else f"{low}-{high}"
 
 
 def wants_style(stream: TextIO) -> bool:
-    """Whether bold letters help: a terminal, and nobody asked for plain text (no-color.org)."""
+    """Whether bold letters help: a terminal, and no request for plain text (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 

@@ -1,4 +1,4 @@
-"""What the picture of time needs of a history: moments, who moved where, and how long partitions stood still."""
+"""A history for the picture of time: moments, moves, and how long partitions were paused."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def commits_in_lanes(past: Past, rows: Sequence[str]) -> list[list[int]]:
 
 
 def lag_line(series: AllSeries) -> list[list[int]]:
-    """Milliseconds and the messages behind then, summed over the partitions, where log ends were sampled.
+    """Milliseconds and the messages behind then, summed over the partitions, if log ends were sampled.
 
     A partition counts from its first commit on; between two samples of a log its end is the earlier one's.
     """

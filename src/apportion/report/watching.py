@@ -23,7 +23,7 @@ Owners = dict[tuple[str, int], str]
 
 @dataclass
 class View:
-    """What was seen last, and what changed until then."""
+    """The last look, and the changes until then."""
 
     standing: Sighting | None = None
     at: float = 0.0
@@ -83,7 +83,7 @@ def bars(standing: Sighting, width: int) -> list[str]:
 
 
 def difference(before: Sighting, now: Sighting) -> str:
-    """What changed between two looks, in a sentence; "" where owners, members and state are as before."""
+    """The changes between two looks, in a sentence; "" if owners, members and state are as before."""
     changes = []
     joined = _labels(now, set(now.group.members) - set(before.group.members))
     left = _labels(before, set(before.group.members) - set(now.group.members))

@@ -75,7 +75,7 @@ def _among(header: bytes, known: Iterable[bytes]) -> bool:
 
 
 def read_access(token_file: str | None, login_file: str | None) -> tuple[Access, list[str]]:
-    """The secrets of two files, and what is odd about the files.
+    """The secrets of two files, and the files' oddities.
 
     token_file
         A token a line.
@@ -122,7 +122,7 @@ def _secrets(path: str, notes: list[str]) -> list[bytes]:
 
 
 def check_exposure(host: str, tls: bool, access: Access, insecure: bool) -> list[str]:
-    """What is missing for where the server listens; empty on this machine alone.
+    """The missing settings for the address on which the server listens; empty on this machine alone.
 
     Raises
         ApportionError: something is missing and nobody said that this is meant.
@@ -155,7 +155,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """An ASGI layer: asks for the login, and answers only to this machine's names where there is none.
+    """An ASGI layer: asks for the login, and answers only to this machine's names if there is none.
 
     A page of the internet can make a browser ask 127.0.0.1 under its own name (DNS rebinding); such a request has that
     name in ``Host`` and gets nothing.

@@ -1,4 +1,4 @@
-"""How many members each group's work needs, worked out beside the rounds: no group's sizing holds up another's figures.
+"""How many members each group's work needs, worked out next to the rounds: no group delays another's figures.
 
 The number follows what comes in, and what comes in swings: a job of ten minutes needs twelve members, then one, then
 twelve. Whoever scales by it would pay a rebalance for each swing, so the largest number of the last ``HOLD_S`` seconds
@@ -52,7 +52,7 @@ class Advisor:
         self._thread = threading.Thread(target=self._run, name="advisor", daemon=True)
 
     def start(self) -> None:
-        """Begin to work beside the rounds."""
+        """Begin to work next to the rounds."""
         if self._capacity is not None:
             self._thread.start()
 
@@ -62,7 +62,7 @@ class Advisor:
         self._awake.set()
 
     def look(self, groups: dict[str, GroupState], ends: AllEnds) -> None:
-        """Take a round's groups, and put into their states what is advised by now."""
+        """Take a round's groups, and put the advice known by now into their states."""
         if self._capacity is None:
             return
         self._newest = dict(groups), ends
@@ -85,7 +85,7 @@ class Advisor:
             self._size_all(self._over.is_set)
 
     def _size_all(self, enough: Callable[[], bool]) -> None:
-        """Each group once, by what was newest when its turn came, until that is enough."""
+        """Each group once, by its newest state when its turn came, until that is enough."""
         names = sorted(self._newest[0]) if self._newest else []
         start = bisect_right(names, self._last)
         for name in names[start:] + names[:start]:

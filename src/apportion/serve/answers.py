@@ -71,12 +71,12 @@ class Answers:
         collector.listeners.append(self._take)
 
     def connections_of(self, count: Callable[[], int]) -> None:
-        """Where the number of open connections is found."""
+        """The place from which the number of open connections is read."""
         self._connections = count
 
     @property
     def scraped(self) -> Rendered:
-        """What a scrape gets of the cluster: nothing where the last good round is too old, while one takes long too."""
+        """A scrape's facts about the cluster: none if the last good round is too old, while one takes long too."""
         fresh = time.time() - self.snapshot.round.at <= self.settings.stale_s
         return self.rendered if fresh else EMPTY
 
@@ -99,7 +99,7 @@ class Answers:
             log.warning("%s", self._beyond())
 
     def _summary(self, name: str, state: GroupState) -> dict[str, Any]:
-        """A group's row; the same object where nothing of it has changed."""
+        """A group's row; the same object if nothing of it has changed."""
         row = {**row_of(state), "why": state.why[:MOST_WHY], **found_by(state, MOST_TOPICS, MOST_MEMBERS)}
         before = self.summaries.get(name)
         return before if before == row else row
@@ -118,14 +118,14 @@ class Answers:
         )
 
     def notes(self, snapshot: Snapshot) -> list[str]:
-        """What the page and the API say above everything."""
+        """The notice that the page and the API put above everything."""
         return [*snapshot.notes(), *([self._beyond()] if self.rendered.left_out else [])]
 
     # -- page -------------------------------------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
-        """What the page is called."""
+        """The page's name."""
         return self.settings.cluster_name or self.collector.connection.bootstrap
 
     def page(self) -> bytes:
@@ -142,7 +142,7 @@ class Answers:
             return self._page[1]
 
     def event(self, before: Summaries | None) -> tuple[bytes, Summaries]:
-        """One round as the page's event, and what the page has after it.
+        """One round as the page's event, and the page's data after it.
 
         before
             What it has already; None where it has nothing, or something else.
@@ -167,7 +167,7 @@ class Answers:
         return [{**row, "lags": self._lags.get(name, ())} for name, row in self.summaries.items()]
 
     def group_event(self, name: str) -> bytes | None:
-        """One group's pictures as the page's event; None for a group that nobody knows."""
+        """One group's pictures as the page's event; None for an unknown group."""
         snapshot = self.snapshot
         state = snapshot.groups.get(name)
         if state is None:
@@ -208,7 +208,7 @@ class Answers:
         return to_json({"version": 1, **self._about(snapshot), "groups": groups})
 
     def group_json(self, name: str) -> bytes | None:
-        """``/api/v1/groups/GROUP``: group.json with the plans of every strategy; None where nobody knows the group."""
+        """``/api/v1/groups/GROUP``: group.json with the plans of every strategy; None if the group is unknown."""
         snapshot = self.snapshot
         state = snapshot.groups.get(name)
         if state is None:
@@ -258,7 +258,7 @@ def history_names(state: GroupState) -> dict[str, str]:
 
 
 def _as_of(snapshot: Snapshot) -> str:
-    """When the cluster last answered; "" where it never did."""
+    """When the cluster last answered; "" if it never did."""
     return page_groups.moment(int(snapshot.round.at * 1000)) if snapshot.round.at else ""
 
 

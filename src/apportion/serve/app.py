@@ -67,7 +67,7 @@ class Hub:
         woken.set()
 
     async def wait(self, rounds: int, patience_s: float) -> bool:
-        """Until more than so many rounds have ended; False where that took too long."""
+        """Until more than so many rounds have ended; False if that took too long."""
         if self.rounds > rounds:  # one ended while a slow reader took the last
             return True
         woken = self._woken

@@ -99,7 +99,7 @@ class Collector:
         self._thread.start()
 
     def close(self, patience_s: float = 3) -> None:
-        """Stop asking, and close what was opened."""
+        """Stop asking, and close all that was opened."""
         self._over.set()
         self._advisor.close()
         if self._thread.is_alive():
@@ -126,7 +126,7 @@ class Collector:
             self._over.wait(max(0.1, self.settings.interval_s - (time.monotonic() - began)))
 
     def round(self) -> Snapshot:
-        """Ask once, and publish what came."""
+        """Ask once, and publish the answer."""
         began = time.time()
         try:
             seen = look(self._connected())
@@ -154,7 +154,7 @@ class Collector:
         )
 
     def _failed(self, why: str) -> Snapshot:
-        """Nothing was told: what was known stays, and ages."""
+        """There was no answer: known facts stay, and age."""
         old = self.snapshot
         if old.round.at:
             self._shaken = time.time()
@@ -225,7 +225,7 @@ class Collector:
         return groups
 
     def _describe(self, seen: Round, following: bool, name: str) -> None:
-        """Add a group's description to what is remembered of it."""
+        """Add a group's description to its history."""
         facts = seen.groups[name].facts
         with self._lock:
             past = self._past(name)
@@ -233,7 +233,7 @@ class Collector:
             past.topics = {topic: seen.topics[topic].entries for topic in facts["wanted"] if topic in seen.topics}
 
     def _ask_tails(self, places: Mapping[Place, int]) -> Mapping[Place, Tail]:
-        """Look at logs' ends; what cannot be told is told as what it may be."""
+        """Look at logs' ends; an end that is not given is reported with its bounds."""
         try:
             return tails(self._connected(), places)
         except ApportionError as wrong:
@@ -265,7 +265,7 @@ class Collector:
             yield name, state
 
     def _looked_at(self, name: str, seen: Round, old: GroupState | None) -> tuple[RoundGroup, Commits] | None:
-        """A group of the round as arrays, and what it had committed at the last rounds; None if that breaks."""
+        """A group of the round as arrays, and its commits at the last rounds; None if that breaks."""
 
         def work() -> tuple[RoundGroup, Commits]:
             stale = self._stale.get(name, NO_COMMITS)
@@ -305,7 +305,7 @@ class Collector:
         )  # fmt: skip
 
     def _unseen(self, name: str, old: GroupState, seen: Round) -> GroupState | None:
-        """A group that was known and was not described now: it is gone, or its coordinator does not tell."""
+        """A known group without a description now: it is gone, or its coordinator does not answer."""
         if name in seen.unknown:
             return old.unknown(old.seen, seen.unknown[name])
         if old.gone:
@@ -318,7 +318,7 @@ class Collector:
         return old.unknown(first, "it is not listed any more", gone=True)
 
     def _forget(self, groups: dict[str, GroupState], seen: Round) -> None:
-        """Keep memory bounded where groups and topics come and go."""
+        """Keep memory bounded if groups and topics come and go."""
         gone = sorted((s.unknown_since or 0.0, name) for name, s in groups.items() if s.gone)
         for _, name in gone[:-MOST_GONE]:
             del groups[name]
@@ -332,7 +332,7 @@ class Collector:
             self._tails.forget(topic)
 
     def _sample(self, seen: Round) -> dict[str, str]:
-        """Note the log ends; topics that were made anew of late, each with a sentence."""
+        """Note the log ends; topics that were recreated of late, each with a sentence."""
         for name, topic in seen.topics.items():
             table = self._ends.get(name)
             if table is None or not table.fits(topic.topic_id, topic.number):
@@ -349,7 +349,7 @@ class Collector:
         }
 
     def _note_stale(self, topic: str) -> None:
-        """What groups had committed on a topic that is another one now: their lag there is unknown until they move."""
+        """Groups' commits on a topic that is another one now: their lag there is unknown until they move."""
         for name, state in self.snapshot.groups.items():
             stale = self.faults.guard(name, "commits of before", partial(commits_on, state.as_described, topic))
             if stale:
@@ -370,7 +370,7 @@ class Collector:
         return OffsetsTail(self.connection.bootstrap, self.connection.properties, self._take, start)
 
     def _take(self, batch: Sequence[TailRecord]) -> None:
-        """A batch of records of ``__consumer_offsets``; one that nobody can read is passed over."""
+        """A batch of records of ``__consumer_offsets``; an unreadable one is passed over."""
         with self._lock:
             for raw in batch:
                 record = readable(raw.key, raw.value)
@@ -390,7 +390,7 @@ class Collector:
 
 
 def commits_on(group: Group, topic: str) -> dict[tuple[str, int], int]:
-    """What the group has committed on a topic."""
+    """The group's commits on a topic."""
     if topic not in group.topics or group.offsets is None:
         return {}
     span = group.partitions(group.topics.index(topic))

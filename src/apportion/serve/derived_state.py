@@ -41,7 +41,7 @@ SIDES: Final = ("begin", "end", "committed", "lag")
 
 
 class RoundGroup(NamedTuple):
-    """A group of a round: as arrays, what it was made of, its members' shown ids, up to where nothing is unread."""
+    """A group of a round: as arrays, its source, its members' shown ids, up to which offset all is read."""
 
     group: Group
     key: Any
@@ -209,7 +209,7 @@ def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iter
 
 
 def pauses_then(group: Group, times: LagTimes, at: float, old: GroupState | None) -> Pauses:
-    """For how long the group's commits have stood still, this round included."""
+    """For how long the group's commits have not moved, this round included."""
     committed = np.full(group.P, UNKNOWN) if group.offsets is None else group.offsets.committed
     if old is None or not old.group.same_partitions(group) or len(old.pauses.committed) != group.P:
         return Pauses.begin(committed, at)
@@ -217,14 +217,14 @@ def pauses_then(group: Group, times: LagTimes, at: float, old: GroupState | None
 
 
 def commits_then(group: Group, at: float, old: GroupState | None) -> Commits:
-    """What the group had committed at the last rounds, this one included."""
+    """The group's commits at the last rounds, this one included."""
     known = old is not None and old.group.same_partitions(group)
     commits = old.commits if known and old is not None else Commits.none(group.P)
     return commits if group.offsets is None else commits.then(at, np.maximum(group.offsets.committed, UNKNOWN))
 
 
 def distance(group: Group) -> Distance | None:
-    """How far the group is from the fairest sharing; None where no members live, somebody's share is not given out
+    """How far the group is from the fairest sharing; None if no members live, a member's share is not given out
     just now, or the best is not proved.
     """
     if not group.M or not group.P or bool((group.wanted & (group.owner == NOBODY)).any()):

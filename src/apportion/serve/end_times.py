@@ -1,4 +1,4 @@
-"""Samples of a topic's log ends in the last hour: by them ``history.lag_time`` tells lag in time and rates."""
+"""Samples of a topic's log ends in the last hour: ``history.lag_time`` gets lag in time and rates from them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EndTimes:
         self.times, self.ends = times[rows], np.vstack((self.ends, end))[rows]
 
     def rows(self, numbers: Longs) -> Ints | None:
-        """Where partitions stand among the columns; None where one of them is not there."""
+        """The columns of partitions; None if one of them is not there."""
         if len(numbers) == len(self.number) and np.array_equal(numbers, self.number):
             return np.arange(len(numbers))
         rows = np.searchsorted(self.number, numbers)
@@ -81,7 +81,7 @@ class AllEnds:
         self.samples = Samples.joined([Samples.of_table(ends[name].times, ends[name].ends) for name in names])
 
     def columns(self, group: Group) -> Ints:
-        """(P,) the column of each partition; -1 where its topic is not known as the group has it."""
+        """(P,) the column of each partition; -1 if its topic is not known as the group has it."""
         columns = np.full(group.P, -1)
         for t, topic in enumerate(group.topics):
             mine, table = group.partitions(t), self._ends.get(topic)
@@ -97,7 +97,7 @@ class AllEnds:
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """What a group had committed at the last rounds.
+    """A group's commits at the last rounds.
 
     at
         (S,) milliseconds since 1970.

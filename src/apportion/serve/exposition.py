@@ -1,4 +1,4 @@
-"""The text of one round, kept packed, behind which each scrape puts what the server says of itself.
+"""The text of one round, kept packed, behind which each scrape puts the server's facts about itself.
 
 Packed text is a twentieth of the plain one. All of an answer is one member of gzip: of several, curl and browsers show
 the first alone. So the packer of a round is kept unfinished, and each scrape goes on with a copy of it.
@@ -40,7 +40,7 @@ class Rendered:
         return b"".join((self._packed, last.compress(more), last.flush()))
 
     def pieces(self) -> Iterator[bytes]:
-        """The text unpacked, piece by piece: nobody who asks for plain text makes a second copy of all of it."""
+        """The text unpacked, piece by piece: a client that asks for plain text makes no second copy of all of it."""
         unpacker = zlib.decompressobj(31)
         for start in range(0, len(self._packed), FED):
             rest: bytes | memoryview = memoryview(self._packed)[start : start + FED]

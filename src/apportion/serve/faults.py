@@ -1,4 +1,4 @@
-"""What could not be worked out of single groups: it is said of the group concerned, and the round goes on.
+"""The calculations that failed for single groups: each is reported with its group, and the round goes on.
 
 A round derives dozens of things from each group, and thousands of groups share it. Whatever breaks on one of them, for
 any cause, is that group's alone: a line in the log when it begins, a sentence in the page and the API, a series in the
@@ -16,13 +16,13 @@ Result = TypeVar("Result")
 
 
 class Faults:
-    """By group and by what is derived from it, why that broke; empty while all is well."""
+    """By group and by derived value, why that broke; empty while all is well."""
 
     def __init__(self) -> None:
         self._why: dict[tuple[str, str], str] = {}
 
     def guard(self, group: str, derived: str, work: Callable[[], Result]) -> Result | None:
-        """What the work gives; None if it breaks, which is then said of the group.
+        """The result of the work; None if it breaks, which is then reported with the group.
 
         derived
             What is worked out, as it follows "its": ``advised number of members``.
@@ -41,7 +41,7 @@ class Faults:
             log.warning("group %s: its %s can be worked out again", group, derived)
 
     def sentence(self, group: str, derived: str) -> str | None:
-        """What is said of the group, as it follows "because"; None if this works."""
+        """The group's report, as it follows "because"; None if this works."""
         why = self._why.get((group, derived))
         return None if why is None else f"its {derived} cannot be worked out ({why}; see the server's log)"
 
@@ -58,7 +58,7 @@ class Faults:
             self._why.pop(key, None)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """Group and what of it breaks."""
+        """Group and its broken value."""
         return iter(sorted(self._why))
 
     def _broke(self, group: str, derived: str, error: Exception) -> None:

@@ -17,7 +17,7 @@ MOST_LINES: Final = 40
 
 
 def lag_then(state: GroupState, ends: Mapping[str, EndTimes]) -> tuple[Floats, Longs]:
-    """When (S,) in milliseconds, and (S, P) what was left to read then by the offsets alone; -1 unknown."""
+    """When (S,) in milliseconds, and (S, P) messages left to read then by the offsets alone; -1 unknown."""
     at, committed = state.commits.at[-SAMPLES:], state.commits.offsets[-SAMPLES:]
     lag = np.full(committed.shape, UNKNOWN, dtype=np.int64)
     group = state.group

@@ -36,7 +36,7 @@ ORDER: Final = ("cluster", "logs", "group", "topic", "log", "partition")
 
 @dataclass(frozen=True)
 class Exported:
-    """A measure under one of its names: whose dashboards know it decides its labels, and how the unknown is told."""
+    """A measure under one of its names: whose dashboards know it decides its labels, and the sign for unknown."""
 
     name: str
     measure: Measure
@@ -50,7 +50,7 @@ class Exported:
 
     @property
     def tells_unknown(self) -> bool:
-        """kafka_exporter alone tells what is unknown, as -1."""
+        """kafka_exporter alone reports unknown values, as -1."""
         return self.of == EXPORTER and self.measure.level == "partition"
 
     @property
@@ -67,7 +67,7 @@ def every() -> list[Exported]:
 
 
 def chosen(names: str) -> list[Exported]:
-    """What ``--names`` means: sources and names, ``all``, and with a ``-`` before them what is left out.
+    """The meaning of ``--names``: sources and names, ``all``, and with a ``-`` before them the ones left out.
 
     Nothing, or what is left out alone, means the default: kafka-lag-exporter's and ours, each lag once.
 
@@ -126,7 +126,7 @@ class Labels:
 
 
 def _owners(group: Group, personal: bool) -> list[str]:
-    """The labels that name a partition's owner, by member; the last is that of nobody."""
+    """The labels that name a partition's owner, by member; the last means no member."""
     nobody = 'member_host="",consumer_id="",client_id=""'
     if not personal:
         return [nobody] * (group.M + 1)
@@ -151,7 +151,7 @@ class Renderer:
         self._settings, self._faults = settings, faults or Faults()
 
     def render(self, snapshot: Snapshot, now: float) -> Rendered:
-        """All lines of a snapshot; of what is too old nothing is said."""
+        """All lines of a snapshot; values that are too old are left out."""
         stale_s = self._settings.stale_s
         fresh = now - snapshot.round.at <= stale_s
         groups = [g for g in snapshot.living if now - g.seen <= stale_s]
@@ -172,7 +172,7 @@ def _line(name: str, labels: str, value: str) -> str:
 
 
 def escape(text: str) -> str:
-    """A label's value: whatever a group or topic is called, it ends where it should.
+    """A label's value: it ends where it should, with any name of a group or topic.
 
     >>> print(escape('a"b'))
     a\\"b

@@ -14,7 +14,7 @@ from apportion.sighting.sighting import Sighting
 
 
 def shown_ids(members: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Member id to the id that is shown: what a broker adds to a client id tells members apart by itself.
+    """Member id to the id that is shown: the part that a broker adds to a client id distinguishes members by itself.
 
     >>> shown_ids({"ann-1-0fd2": {"client_id": "ann-1"}, "pod-0-77": {"client_id": "ann-1", "instance_id": "pod-0"}})
     {'ann-1-0fd2': '0fd2', 'pod-0-77': 'pod-0-77'}
@@ -44,7 +44,7 @@ def nameless(group: Group, ids: Mapping[str, str]) -> Group:
 
 
 def nameless_sighting(sighting: Sighting, ids: Mapping[str, str]) -> Sighting:
-    """What was seen with a group likewise: members with roles, and sentences that may name a member by its id."""
+    """The facts seen with a group likewise: members with roles, and sentences that may name a member by its id."""
     roles = [
         replace(role, member_id=ids.get(role.member_id, role.member_id), client_id=None, host=None)
         for role in sighting.roles

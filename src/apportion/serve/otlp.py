@@ -29,7 +29,7 @@ _HTTP: Final = re.compile(r"https?://[^/\s][!-~]*", re.ASCII)
 
 
 def check_endpoint(url: str | None) -> None:
-    """Refuse what the SDK would fail at in every export; a URL may hold a password and is not repeated.
+    """Refuse settings that the SDK would fail at in every export; a URL may hold a password and is not repeated.
 
     Raises
         BadInput: no URL of HTTP.
@@ -39,7 +39,7 @@ def check_endpoint(url: str | None) -> None:
 
 
 class _LastWords(logging.Filter):
-    """Keeps what the SDK's exporter logs, some lines an attempt, for one line of ours."""
+    """Keeps the log of the SDK's exporter, some lines an attempt, for one line of ours."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class _LastWords(logging.Filter):
         return False
 
     def add(self, words: str) -> None:
-        """What was said of the attempt."""
+        """The exporter's words about the attempt."""
         self._errors.append(words)
 
     def take(self) -> str:
@@ -66,7 +66,7 @@ class _LastWords(logging.Filter):
 
 
 class Receiver:
-    """Whether what is sent arrives: a line in the log when it no longer does, and one when it does again."""
+    """Whether exports arrive: a line in the log when they no longer do, and one when they do again."""
 
     def __init__(self) -> None:
         self.last_words = _LastWords()
@@ -99,7 +99,7 @@ class Exporter:
         receiver = Receiver()
 
         class Noted(OTLPMetricExporter):
-            """The SDK's own, with a look at what came of it."""
+            """The SDK's own, with a look at its result."""
 
             def export(self, *given: Any, **named: Any) -> MetricExportResult:
                 try:
@@ -122,7 +122,7 @@ class Exporter:
             create(measure.otlp, [self._callback(measure)], unit=measure.unit, description=measure.words)
 
     def close(self) -> None:
-        """Send what is there, and stop."""
+        """Send the present values, and stop."""
         try:
             self._provider.shutdown(timeout_millis=3000)
         finally:
@@ -138,7 +138,7 @@ class Exporter:
         return observe
 
     def points(self, measure: Measure) -> Iterator[Point]:
-        """The values of one measure; of what is too old nothing is said."""
+        """The values of one measure; values that are too old are left out."""
         snapshot, now = self._collector.snapshot, time.time()
         cluster: Attributes = {"kafka.cluster.alias": self._settings.cluster_name or snapshot.round.cluster_id or ""}
         if now - snapshot.round.at > self._settings.stale_s:

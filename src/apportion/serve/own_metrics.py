@@ -1,4 +1,4 @@
-"""What the server says about itself: rounds, scrapes, connections, in a registry of its own."""
+"""The server's facts about itself: rounds, scrapes, connections, in a registry of its own."""
 
 from __future__ import annotations
 

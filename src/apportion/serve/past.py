@@ -1,4 +1,4 @@
-"""One group's past as far as the window goes: its generations, what each rebalance changed, totals since the start."""
+"""One group's past as far as the window goes: its generations, each rebalance's changes, totals since the start."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_WAITING: Final = 5_000
 
 
 class GroupPast:
-    """What is remembered of one group.
+    """One group's history.
 
     names
         Topic id to name, shared by all groups; it grows while records come.
@@ -89,11 +89,11 @@ class GroupPast:
         self._commits = CommitTimes()
 
     def commit(self, topic: str, partition: int, at: int | None) -> None:
-        """One commit between two records: they tell a crash from a leave."""
+        """One commit between two records: they distinguish a crash from a leave."""
         self._commits.take(0, (topic, partition), at)
 
     def describe(self, facts: Mapping[str, Any], at_ms: int, following: bool) -> None:
-        """The group as its coordinator describes it just now; it counts where no records of it are read.
+        """The group as its coordinator describes it just now; it counts if no records of it are read.
 
         following
             Its records are being read.
@@ -181,7 +181,7 @@ class GroupPast:
 
     @property
     def read_generation(self) -> int | None:
-        """The newest generation's number, where its record was read; a description of a classic group has none."""
+        """The newest generation's number, if its record was read; a description of a classic group has none."""
         return self.generations[-1].number if self._read and self.generations else None
 
     def frozen(self, topic_ids: Mapping[str, str] | None = None) -> PastNow:
@@ -232,5 +232,5 @@ def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:
 
 
 def _same(last: Generation, now: Generation) -> bool:
-    """Whether nobody came or went and every partition stayed where it was."""
+    """Whether no member came or went and every partition stayed where it was."""
     return {m.member_id for m in last.members} == {m.member_id for m in now.members} and last.owners() == now.owners()

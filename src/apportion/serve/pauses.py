@@ -1,4 +1,4 @@
-"""For how long each partition's commits have stood still, held against how long they ever did: what is stuck.
+"""For how long each partition's commits have not moved, compared with the longest time before: which are stuck.
 
 A reader that commits every twenty minutes is not stuck after ten. So a pause counts from when something was unread and
 no commit moved, and it is long only beyond twice the longest that ended by itself. A partition that was never seen to
@@ -24,7 +24,7 @@ UNSEEN_S: Final = 1_800.0
 
 @dataclass(frozen=True, eq=False)
 class Pauses:
-    """Of P partitions: their commits at the last round, since when they stand still, and the longest pause that ended.
+    """Of P partitions: their commits at the last round, since when they have not moved, and the longest ended pause.
 
     since_s
         (P,) seconds since 1970, when the commit last moved, or all was read.
@@ -68,7 +68,7 @@ class Pauses:
 
     @property
     def stuck(self) -> Bools:
-        """(P,) where it lasts too long."""
+        """(P,) whether it lasts too long."""
         unseen = np.where(self.unread_s > UNSEEN_S, STILL_S, UNSEEN_S)
         habit = np.where(self.longest_s > 0, TIMES * self.longest_s, unseen)
         answer: Bools = self.seconds > np.maximum(STILL_S, habit)

@@ -64,7 +64,7 @@ def read_listen(text: str, tls_cert: str | None = None, tls_key: str | None = No
 
 
 class _Uvicorn(uvicorn.Server):
-    """uvicorn that tells when it listens, and ends its streams before it waits for them."""
+    """uvicorn that reports when it listens, and ends its streams before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, server: Server, on_start: Any) -> None:
         super().__init__(config)
@@ -86,7 +86,7 @@ class _Uvicorn(uvicorn.Server):
             self._on_start(port)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """End in good order; uvicorn would send the signal again, and what comes after it would not be closed."""
+        """End in good order; uvicorn would send the signal again, and resources opened after it would not be closed."""
         self.force_exit = self.should_exit
         self.should_exit = True
 

@@ -54,10 +54,10 @@ class ServerSettings:
 
     @property
     def labels_personal(self) -> bool:
-        """Whether labels of metrics tell who reads."""
+        """Whether labels of metrics name the reader."""
         return self.personal if self.personal_labels is None else self.personal_labels
 
     @property
     def stale_s(self) -> float:
-        """Age from which on what was known is no longer given as a metric."""
+        """Age from which on known values are no longer given as a metric."""
         return max(60.0, 3 * self.interval_s)

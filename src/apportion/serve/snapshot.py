@@ -1,4 +1,4 @@
-"""What is known of a cluster at one moment: an immutable snapshot that every answer is read from."""
+"""The facts known about a cluster at one moment: an immutable snapshot that every answer is read from."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Distance:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState(Judged):
-    """One group as it was when it was last seen: judged by what the rounds tell, with what the next round goes on from.
+    """One group when it was last seen: judged by the rounds, with the state from which the next round goes on.
 
     sighting
         The same object where nothing of the group has changed; client ids and hosts only where they may be shown.
@@ -100,7 +100,7 @@ class GroupState(Judged):
 
     @cached_property
     def maybe_markers(self) -> Bools:
-        """(P,) where what is unread is old, and may be markers of transactions alone."""
+        """(P,) whether unread records are old, and may be markers of transactions alone."""
         message = None if self.read is None else self.read.message
         read_up = maybe_markers(self.times.lag, message) & (self.times.to_read == 0)
         old: Bools = read_up & ~(self.times.seconds <= CAUGHT_UP_S)
@@ -108,17 +108,17 @@ class GroupState(Judged):
 
     @cached_property
     def seconds(self) -> Floats:
-        """(P,) what the age of each first unread message is at least; NaN unknown, as is whether there is any."""
+        """(P,) the least age of each first unread message; NaN unknown, as is whether there is any."""
         return np.where(self.maybe_markers, np.nan, self.times.at_least)
 
     @cached_property
     def counted(self) -> Bools:
-        """(P,) partitions that count in sums and alarms: where members live, those that one of them wants."""
+        """(P,) partitions that count in sums and alarms: if members live, those that one of them wants."""
         return owed(self.group)
 
     @cached_property
     def expired(self) -> Bools:
-        """(P,) where retention has deleted messages that the group had not read, as far as that can be told."""
+        """(P,) whether retention has deleted messages that the group had not read, as far as that is known."""
         offsets = self.group.offsets
         if offsets is None:
             return np.zeros(self.group.P, dtype=np.bool_)
@@ -130,7 +130,7 @@ class GroupState(Judged):
 
     @cached_property
     def still(self) -> Bools:
-        """(P,) where commits stand still for longer than they ever did, while members are there and messages wait."""
+        """(P,) whether commits pause for longer than they ever did, while members are there and messages wait."""
         if len(self.pauses.committed) != self.group.P:
             return np.zeros(self.group.P, dtype=np.bool_)
         answer: Bools = self.pauses.stuck & self.counted & (self.times.to_read > 0)
@@ -138,7 +138,7 @@ class GroupState(Judged):
 
     @property
     def stuck_seconds(self) -> Floats:
-        """(P,) for how long, where members are up and no open transaction holds it up; NaN elsewhere."""
+        """(P,) for how long, if members are up and no open transaction holds it up; NaN elsewhere."""
         stuck = self.still & ~self.sighting.held_back & bool(self.group.M)
         return np.where(stuck, self.pauses.seconds, np.nan) if stuck.any() else np.full(self.group.P, np.nan)
 
@@ -208,7 +208,7 @@ class Snapshot:
         return [state for _, state in sorted(self.groups.items()) if not state.gone]
 
     def notes(self) -> list[str]:
-        """What the page says above everything: what is not known, and since when."""
+        """The page's notice above everything: the unknown facts, and since when they are unknown."""
         notes = []
         if self.trouble:
             notes.append(f"Nothing is known since {clock_text(self.trouble_since)}: {self.trouble}.")

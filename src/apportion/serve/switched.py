@@ -1,4 +1,4 @@
-"""What a switch to the new protocol (KIP-848) would do to a live group, as ``report --switch`` shows it."""
+"""The effects of a switch to the new protocol (KIP-848) on a live group, as ``report --switch`` shows them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEPT: Final = 64
 
 
 def switch_of(state: GroupState) -> Switch | None:
-    """The answer for one group; None where there is nothing to switch: nobody is there, or it is no consumers' group.
+    """The answer for one group; None if there is nothing to switch: no members, or no consumers' group.
 
     The broker's order follows from the members' own ids, so it is worked out with them, and told with those that may
     be shown.
@@ -60,7 +60,7 @@ class Switches:
         return self._current(state)[0]
 
     def drawn(self, state: GroupState) -> Mapping[str, Any]:
-        """The page's data of one group's switch; empty where there is none."""
+        """The page's data of one group's switch; empty if there is none."""
         return self._current(state)[1]
 
     def rows(self, states: Iterable[GroupState]) -> tuple[list[Mapping[str, Any]], int]:

@@ -19,7 +19,7 @@ KEPT: Final = 100_000
 
 @dataclass(frozen=True, eq=False)
 class ReadUpTo:
-    """(P,) of one group: up to where nothing is unread.
+    """(P,) of one group: the offset up to which all is read.
 
     first
         The first offset that may be an unread message: the commit, or behind markers that follow it; -1 no commit.
@@ -33,20 +33,20 @@ class ReadUpTo:
 
     @classmethod
     def of_commits(cls, group: Group) -> ReadUpTo:
-        """Where nobody looked at any log."""
+        """The tails if no log was looked at."""
         none = np.zeros(group.P, dtype=np.bool_)
         committed = np.full(group.P, UNKNOWN) if group.offsets is None else group.offsets.committed.copy()
         return cls(committed, none, none.copy())
 
     def lag(self, committed: Longs, begin: Longs, end: Longs) -> Longs:
-        """(P,) messages left where markers follow the commit; -1 elsewhere, but the offsets give."""
+        """(P,) messages left if markers follow the commit; -1 elsewhere, but the offsets give."""
         known = (self.first > committed) & (begin != UNKNOWN) & (end != UNKNOWN)
         return np.where(known, np.maximum(end - np.maximum(self.first, begin), 0), UNKNOWN)
 
 
 @dataclass
 class Tails:
-    """What was found behind commits, by topic: partition and committed offset to the tail, None where nobody may look.
+    """The tails behind commits, by topic: partition and committed offset to the tail, None if they may not be read.
 
     ask
         Looks at some logs from an offset each.
@@ -59,11 +59,11 @@ class Tails:
     _wanted: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def forget(self, topic: str) -> None:
-        """The topic was made anew, or is gone."""
+        """The topic was recreated, or is gone."""
         self._of_topic.pop(topic, None)
 
     def of(self, group: Group) -> ReadUpTo:
-        """What is known of a group's partitions."""
+        """The known facts about a group's partitions."""
         known = ReadUpTo.of_commits(group)
         for t, topic in enumerate(group.topics):
             mine = self._of_topic.get(topic)

@@ -90,7 +90,7 @@ def small_bins(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def uuid_words(text: str) -> tuple[int, int] | None:
-    """The two signed 64-bit words of a topic id as Kafka prints it (22 characters of base64url); None where it is none.
+    """The two signed 64-bit words of a topic id as Kafka prints it (22 characters of base64url); None if it is none.
 
     >>> uuid_words("AAAAAAAAAAEAAAAAAAAAAg")
     (1, 2)
@@ -111,7 +111,7 @@ def uuid_hash(high: int, low: int) -> int:
 
 
 def timeline_rank(value: int) -> int:
-    """Where Kafka's TimelineHashMap keeps an entry of this ``hashCode``: it hands entries on by ascending ranks."""
+    """The slot of an entry of this ``hashCode`` in Kafka's TimelineHashMap: it hands entries on by ascending ranks."""
     signed = value - (1 << 32) if value >> 31 else value
     return (signed * _TIMELINE) & _LOW64
 
@@ -184,7 +184,7 @@ def _grown(spread: Sequence[int], bins: int) -> tuple[int, bool]:
 
 @lru_cache(maxsize=4096)
 def copied_bins(entries: int, *, since_19: bool = False) -> int:
-    """The table of ``new HashSet<>(collection)``: Java 17 adds one where the size is three quarters of a power of two.
+    """The table of ``new HashSet<>(collection)``: Java 17 adds one if the size is three quarters of a power of two.
 
     >>> copied_bins(12), copied_bins(12, since_19=True)
     (32, 16)

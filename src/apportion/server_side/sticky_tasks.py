@@ -41,7 +41,7 @@ class CoordinatorSubtopology:
 
 @dataclass(frozen=True)
 class TaskMember:
-    """A member with its process and its previous target; what it holds by now counts for nothing."""
+    """A member with its process and its previous target; its present partitions count for nothing."""
 
     member_id: str
     process_id: str
@@ -51,7 +51,7 @@ class TaskMember:
 
 @dataclass
 class MemberTasks:
-    """What a member is given."""
+    """A member's assignment."""
 
     active: set[TaskId] = field(default_factory=set)
     standby: set[TaskId] = field(default_factory=set)
@@ -141,7 +141,7 @@ class _ProcessTasks:
         self.count = dict.fromkeys(self._order, 0)
 
     def add(self, member: str, task: TaskId) -> int:
-        """Give the task to the member; how many it has now. The next search for the least loaded starts anew."""
+        """Give the task to the member; how many it has now. The next search for the least loaded starts again."""
         self._by_load = None
         return self._add(member, task)
 
@@ -165,7 +165,7 @@ class _ProcessTasks:
 
 
 class _Quota:
-    """An equal share of what is left, for members that are not full: each that reaches it goes out with its tasks."""
+    """An equal share of the rest, for members that are not full: each that reaches it goes out with its tasks."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self.tasks, self.members = tasks, members

@@ -25,7 +25,7 @@ class Timeline:
         self._rank: dict[str, int] = {}
 
     def put(self, member: str) -> None:
-        """Add a member, or replace it where it is."""
+        """Add a member, or replace it if it is there."""
         if (len(self._rank) + 1) * 0.75 > len(self._slots):
             self._double()
         if member not in self._rank:

@@ -33,7 +33,7 @@ ROUNDS: Final = 16
 
 @dataclass(frozen=True, eq=False)
 class UniformProblem:
-    """What the coordinator's assignor sees.
+    """The input of the coordinator's assignor.
 
     start
         (T + 1,) partitions of topic t are ``start[t]:start[t + 1]``, in the order of their ids.
@@ -64,7 +64,7 @@ class UniformProblem:
 
 
 def uniform(problem: UniformProblem) -> Ints:
-    """(P,) the member that each partition goes to; -1 where nobody wants the topic."""
+    """(P,) the member that each partition goes to; -1 if no member wants the topic."""
     return _share_equally(problem) if problem.equal else _Unequal(problem).solve()
 
 
@@ -214,7 +214,7 @@ class _Ladder:
         return self.line[self.low_next - 1]
 
     def next_most(self) -> int | None:
-        """The subscriber that gives the next partition; None where none is left."""
+        """The subscriber that gives the next partition; None if none is left."""
         if self.high_next < self.high_start:
             if self.high_end <= self.high_start and self.high_start > 0:
                 # All of the range had nothing to give: go on at the load of whoever comes next.

@@ -1,1 +1,1 @@
-"""A group as it was seen, judged, and what is measured of it: what every output shows, whatever the source."""
+"""A group as it was seen, judged, and its measures: the content of every output, from any source."""

@@ -53,7 +53,7 @@ RECENT_MS: Final = 3_600_000
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a group besides one look at it.
+    """The facts known about a group in addition to one look at it.
 
     times, whole
         Lag in time of its partitions (P,) and of all of it; None: only one moment is known.
@@ -94,7 +94,7 @@ class Evidence:
 
     @classmethod
     def of(cls, time: GroupTime | None, **more: Any) -> Evidence:
-        """What a window showed, where there was one."""
+        """The findings of a window, if there was one."""
         return cls(**more) if time is None else cls(time.partitions, time.whole, **more)
 
     def pace(self, per_s: float) -> str:
@@ -110,25 +110,25 @@ class Evidence:
 
     @cached_property
     def late(self) -> Bools:
-        """(P,) see ``behind``; nothing where only one moment is known."""
+        """(P,) see ``behind``; nothing if only one moment is known."""
         return np.zeros(0, dtype=np.bool_) if self.times is None else behind(self.times, self)
 
     @property
     def unit(self) -> str:
-        """What ``pace`` counts."""
+        """The counts of ``pace``."""
         return "messages a second" if self.timed else "messages between the two listings"
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What holds a group up: one of ``KINDS``, in a sentence, and the command that goes on from there; "" none."""
+    """The blocker of a group: one of ``KINDS``, in a sentence, and the command that goes on from there; "" none."""
 
     kind: str
     sentence: str
     next: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """For JSON; ``next`` is absent where there is none."""
+        """For JSON; ``next`` is absent if there is none."""
         document = {"kind": self.kind, "sentence": self.sentence, "next": self.next}
         return {name: text for name, text in document.items() if text}
 
@@ -150,7 +150,7 @@ def storm(evidence: Evidence) -> str:
 
 
 def over_time(seen: Sighting, evidence: Evidence) -> Iterator[Finding]:
-    """What a group's rates, or a lag without any, say of how well it is."""
+    """The verdict of a group's rates, or of a lag without any, on how well it is."""
     if sentence := storm(evidence):
         yield Finding(sentence, WARN)
     times, whole = evidence.times, evidence.whole
@@ -184,7 +184,7 @@ def _paces(seen: Sighting, evidence: Evidence, times: LagTimes, whole: LagTime) 
 
 
 def behind(times: LagTimes, evidence: Evidence) -> Bools:
-    """(P,) where something is late, or more is written than is read."""
+    """(P,) whether something is late, or more is written than is read."""
     answer: Bools = (late_s(times) >= BEHIND_S) | ((times.to_read > 0) & slower(times.written, times.read, evidence))
     if evidence.still is None:
         return answer
@@ -194,7 +194,7 @@ def behind(times: LagTimes, evidence: Evidence) -> Bools:
 
 
 def slower(written: Floats, read: Floats, evidence: Evidence) -> Bools:
-    """Where less is read than written, by more than commits that come when they come can make of it."""
+    """Whether less is read than written, by more than regular commits can explain."""
     with np.errstate(invalid="ignore"):
         answer: Bools = written - read > evidence.margin * written
     return answer
@@ -205,7 +205,7 @@ def _slower_than(written: float | None, read: float | None, evidence: Evidence) 
 
 
 def late_s(times: LagTimes) -> Floats:
-    """(P,) how late each first unread message is, at least: by samples, or by what was written since; 0 if in time."""
+    """(P,) how late each first unread message is, at least: by samples, or by later writes; 0 if in time."""
     by_samples = np.nan_to_num(times.at_least)
     with np.errstate(divide="ignore", invalid="ignore"):
         by_rate = np.nan_to_num(times.lag / times.written, nan=0.0)
@@ -214,7 +214,7 @@ def late_s(times: LagTimes) -> Floats:
 
 
 def _large(seen: Sighting) -> Iterator[Finding]:
-    """A lag so large that no rate can make it nothing, where no rate is known."""
+    """A lag so large that no rate can make it nothing, if no rate is known."""
     most = max([*seen.lags, *([seen.total_lag or 0] if not seen.group.M else [])], default=0)
     known = any(finding.about == ONE_MEMBER for finding in seen.findings)
     if most >= LARGE and seen.owners_told and not known:
@@ -260,7 +260,7 @@ def diagnose(seen: Sighting, evidence: Evidence) -> Diagnosis:
 
 
 def _nobody_reads(seen: Sighting, evidence: Evidence) -> Diagnosis | None:
-    """Messages wait where no member reads, and no commit moves without one."""
+    """Messages wait without a member that reads, and no commit moves without one."""
     group = seen.group
     if not seen.total_lag or not seen.owners_told:
         return None
@@ -287,7 +287,7 @@ UNCLEAR: Final = "not show whether the group keeps up, or why not"
 
 
 def unknown(seen: Sighting, evidence: Evidence, missing: str) -> Diagnosis:
-    """What is missing, and how to get it."""
+    """The missing facts, and how to get them."""
     if evidence.recorded:
         return Diagnosis(NOT_KNOWN, f"Its records do {UNCLEAR}. Missing: how much is written and read.")
     if evidence.times is not None:
@@ -301,7 +301,7 @@ def unknown(seen: Sighting, evidence: Evidence, missing: str) -> Diagnosis:
 
 
 def command(seen: Sighting, evidence: Evidence, name: str, *more: str, group: bool = True) -> str:
-    """A command line that goes on with the group; "" where nobody knows where it comes from."""
+    """A command line that goes on with the group; "" if its source is unknown."""
     import shlex
 
     if not evidence.source:

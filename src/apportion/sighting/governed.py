@@ -1,4 +1,4 @@
-"""What a governor's plan wants of a group, beside what the group is: its age, and the partitions that differ."""
+"""A governor's plan for a group, next to the group itself: its age, and the partitions that differ."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CarriedPlan:
 
     @property
     def sentences(self) -> list[str]:
-        """The plan's age, where the group differs from it, and whom it does not know, a sentence each."""
+        """The plan's age, the group's differences from it, and the members it does not know, a sentence each."""
         at = _EPOCH + timedelta(seconds=self.published_s)
         sentences = [f"Governed by a plan of {at:%Y-%m-%d %H:%M:%S} UTC, carried by a member that takes nothing."]
         if self.differs:
@@ -66,7 +66,7 @@ def holders(members: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, int], s
 
 
 def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan | None:
-    """The plan of a group's carriers, held against group.json; None where it carries none, or was let go."""
+    """The plan of a group's carriers, compared with group.json; None if it carries none, or was let go."""
     number = max((part.number for part in carried), default=0)
     parts = [part for part in carried if part.number == number and not part.promise & RELEASE]
     if not parts:

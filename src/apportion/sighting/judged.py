@@ -1,4 +1,4 @@
-"""The one judge of a group: OK, WARN or ERR, the reasons, all that is odd, and what holds it up.
+"""The one judge of a group: OK, WARN or ERR, the reasons, all oddities, and the blocker.
 
 The list, one group in full, the page, JSON, the server and its metrics all ask here, so that they cannot differ. A
 verdict keeps its reasons: whatever is graver than odd is one of them.
@@ -22,7 +22,7 @@ ONE_LOOK: Final = Evidence()
 
 @dataclass(frozen=True)
 class Judged:
-    """A sighting with what is known over time, and what follows of both.
+    """A sighting with the facts known over time, and the conclusions from both.
 
     noted
         Sentences of whoever asks, each a warning: what of the group is not known, and why.
@@ -37,7 +37,7 @@ class Judged:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What one look shows, and then what time adds, in the order in which it is told."""
+        """The facts of one look, and then those of time, in the order of the report."""
         sighting, evidence = self.sighting, self.evidence
         known_better, more = set(), []
         if evidence.expired is not None:
@@ -70,17 +70,17 @@ class Judged:
 
     @cached_property
     def why(self) -> list[str]:
-        """The reasons, and then what is odd besides."""
+        """The reasons, and then the other oddities."""
         return [*self.reasons, *(finding.text for finding in self.findings if finding.verdict == OK)]
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """What holds it up."""
+        """The blocker."""
         return diagnose(self.sighting, self.evidence)
 
     @property
     def in_words(self) -> list[str]:
-        """The verdict with what holds the group up, and the next command, a line each."""
+        """The verdict with the group's blocker, and the next command, a line each."""
         command = self.diagnosis.next
         kind = self.diagnosis.kind.replace("_", " ")
         lines = [f"Verdict {self.verdict}; diagnosis {kind}: {self.diagnosis.sentence}"]

@@ -1,4 +1,4 @@
-"""Everything that is measured of a group, once: what it is called, for whom, and how it follows from what was seen.
+"""Every measure of a group, once: its name, for whom it is, and how it follows from the sighting.
 
 Text, CSV, JSON and its schema, the list of groups, the page, ``--sort``, Prometheus and OTLP go through this list.
 A line more here is a column more wherever the line names one.
@@ -101,7 +101,7 @@ def listed() -> list[Measure]:
 
 
 def sorts() -> dict[str, Measure]:
-    """What ``--sort`` takes besides ``trouble`` and ``odd``, and what it sorts by."""
+    """The values of ``--sort`` in addition to ``trouble`` and ``odd``, and the key of each."""
     return {measure.sort: measure for measure in listed() if measure.sort}
 
 
@@ -182,7 +182,7 @@ def _past(i: int) -> Callable[[Judged], int | None]:
 
 
 def _sums(group: Group, values: Longs) -> list[int | None]:
-    """Of each topic, the sum of what is known; None where nothing is."""
+    """Of each topic, the sum of the known values; None if there are none."""
     spans = [values[group.partitions(t)] for t in range(len(group.topics))]
     return [sum(rest.tolist()) if len(rest := span[span != UNKNOWN]) else None for span in spans]
 

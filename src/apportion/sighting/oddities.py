@@ -1,4 +1,4 @@
-"""What is odd about a group at one moment, in sentences a person on call can act on, each with how grave it is.
+"""A group's oddities at one moment, in sentences a person on call can act on, each with its gravity.
 
 What is merely odd is no warning: a group of a hundred members is never quite even. What warns goes by figures that know
 the group's size, by its state, by the plan that governs it, and by what its strategy promises.
@@ -52,7 +52,7 @@ UNGOVERNED: Final = Traits()
 
 
 class Finding(NamedTuple):
-    """One sentence about a group, and how grave it is: ``OK`` where it is odd and no more.
+    """One sentence about a group, and how grave it is: ``OK`` if it is odd and no more.
 
     about
         What later evidence may know better: ``EXPIRED``, ``NO_MEMBERS``, ``ONE_MEMBER``; "" nothing.
@@ -67,7 +67,7 @@ EXPIRED, NO_MEMBERS, ONE_MEMBER = "expired", "no members", "one member"
 
 
 def findings(seen: Sighting) -> list[Finding]:
-    """Everything that one look shows, in the order in which it is told: what was not read first, then what hurts most.
+    """All findings of one look, in the order of the report: unread parts first, then those that hurt most.
 
     Nobody owns a share group's partitions, and a streams group balances tasks, whose partitions nobody chose: what else
     is odd there ``roles.sentences`` tells.
@@ -212,7 +212,7 @@ class _Look:
             yield f"Uneven: members hold {now.min():,} to {now.max():,} partitions; {span} can be, with {moves}."
 
     def _plan(self) -> Iterator[Finding]:
-        """Of a governed group: the plan decides what is as it should be; its sentences name what differs."""
+        """Of a governed group: the plan decides which owners are right; its sentences name the differences."""
         governed = self.seen.governed
         if governed is not None and governed.differs:
             yield Finding(
@@ -220,7 +220,7 @@ class _Look:
             )
 
     def _lag(self) -> Iterator[Finding]:
-        """Where the lag is: facts of this moment. What would help is a matter of rates, which ``diagnosing`` knows."""
+        """Where the lag is: facts of this moment. Remedies depend on rates, which ``diagnosing`` knows."""
         group = self.group
         lag = np.where(self.counted & (self.lag > 0), self.lag, 0)
         total = sum(lag.tolist())
@@ -239,7 +239,7 @@ class _Look:
             yield from self._heavy()
 
     def _local(self, hottest: int, total: int) -> str:
-        """One partition has most of the lag, and what its member has besides: that much could be elsewhere."""
+        """One partition has most of the lag, and its member has more: that much could be elsewhere."""
         group = self.group
         topic, number = group.name_of(hottest)
         its, owner = int(self.lag[hottest]), int(group.owner[hottest])
@@ -327,7 +327,7 @@ class _Look:
 
 
 def _nobody(group: Group, kind: str | None, waiting: str) -> str:
-    """Of a group without members: a text does not tell whether it ever had some, a coordinator does."""
+    """Of a group without members: a text does not say whether it ever had some, a coordinator does."""
     unread = f", and {waiting}" if waiting else ""
     committed = group.offsets is not None and bool((group.offsets.committed != UNKNOWN).any())
     if committed and kind is None:
@@ -367,7 +367,7 @@ def whole_topics(group: Group) -> list[int]:
 
 
 def member_label(group: Group, m: int) -> str:
-    """How a person calls a member: its instance id, else its client id where that tells members apart, else its id."""
+    """A person's name for a member: its instance id, else its client id if that is unique, else its id."""
     return member_labels(group, [m])[0]
 
 
@@ -383,7 +383,7 @@ def member_labels(group: Group, members: Iterable[int] | None = None) -> list[st
 
 
 def own_names(together: Iterable[Sequence[tuple[str | None, str | None]]]) -> dict[str, str]:
-    """Identity to client id of members, where no two that were there together have the same.
+    """Identity to client id of members, if no two that were there together have the same.
 
     together
         Of each moment all members, as identity (None of one that needs no other name) and client id.

@@ -1,4 +1,4 @@
-"""Why a group whose rates are known is behind: what stands still, what grows, what shrinks too slowly."""
+"""Why a group whose rates are known is behind: which lags do not move, grow, or shrink too slowly."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ByRates:
     # -- what stands still --------------------------------------------------------------------------------------------
 
     def _still(self) -> Diagnosis | None:
-        """Commits that stand still: of everybody, of a member, of single partitions."""
+        """Commits that do not move: of all members, of one, of single partitions."""
         still = self.late & (self.times.read == 0)
         if (held := still & self.seen.held_back).any():
             return Diagnosis(

@@ -1,4 +1,4 @@
-"""What is worth knowing of the roles in a share or streams group, in sentences."""
+"""The facts worth knowing about the roles in a share or streams group, in sentences."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROGRESS: Final = (
 
 
 def sentences(kind: str | None, members: Sequence[GenerationMember]) -> list[str]:
-    """What is worth knowing of a share or streams group besides; nothing for groups of other kinds."""
+    """More facts worth knowing about a share or streams group; nothing for groups of other kinds."""
     if kind == SHARE:
         waiting = [m for m in members if "target" in m.roles and m.roles.get("shared") != m.roles["target"]]
         return [PROGRESS, *(_not_there_yet(member) for member in waiting[:3])]

@@ -1,4 +1,4 @@
-"""A group as some source saw it: its arrays, and what was seen with them."""
+"""A group as some source saw it: its arrays, and the facts seen with them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Sighting:
 
     @cached_property
     def lag(self) -> Longs:
-        """(P,) messages left; -1 where nothing tells, as for all of a share group, whose progress stands elsewhere."""
+        """(P,) messages left; -1 if unknown, as for all of a share group, whose progress is kept elsewhere."""
         if self.protocol == SHARE:
             return np.full(self.group.P, UNKNOWN, dtype=np.int64)
         return observed_lag(self.group)
@@ -99,7 +99,7 @@ class Sighting:
 
     @cached_property
     def held_back(self) -> Bools:
-        """(P,) where an open transaction ends what a ``read_committed`` reader can read, and the group is there."""
+        """(P,) whether an open transaction ends the range of a ``read_committed`` reader, and the group is there."""
         group, offsets = self.group, self.group.offsets
         if not self.stable or offsets is None:
             return np.zeros(group.P, dtype=np.bool_)
@@ -109,7 +109,7 @@ class Sighting:
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What one look at it shows; ``verdicts.judge`` adds what is known over time."""
+        """The findings of one look at it; ``verdicts.judge`` adds those over time."""
         seen, held = findings(self), self.held_back
         if held.any():
             where = named(self.group, held)
@@ -118,7 +118,7 @@ class Sighting:
 
     @property
     def members(self) -> int | None:
-        """How many members it has, those that the source counts and does not name too; None where nothing tells."""
+        """How many members it has, with those that the source counts and does not name; None if unknown."""
         return max(self.group.M, self.counted_members) if self.owners_told else None
 
     @cached_property
@@ -131,7 +131,7 @@ class Sighting:
 
     @cached_property
     def read_by(self) -> tuple[list[int], list[int]]:
-        """Each partition beside a member that reads it, a row each; beside -1 where nobody does."""
+        """Each partition with a member that reads it, a row each; with -1 if there is none."""
         readers_of: list[list[int]] = [[] for _ in range(self.group.P)]
         for member, read in enumerate(self.reads):
             for partition in read:
@@ -141,7 +141,7 @@ class Sighting:
 
     @cached_property
     def lags(self) -> list[int]:
-        """(M,) messages that each member has to read, as far as they are known; empty where none is."""
+        """(M,) messages that each member has to read, as far as they are known; empty if none is."""
         lags = self.lag.tolist()
         return (
             [] if self.total_lag is None else [sum(lags[p] for p in read if lags[p] != UNKNOWN) for read in self.reads]
@@ -149,7 +149,7 @@ class Sighting:
 
     @cached_property
     def heaviest(self) -> float | None:
-        """The share of the lag that one member has to read, from 0 to 1; None: nothing is left, or nobody reads."""
+        """The share of the lag that one member has to read, from 0 to 1; None: nothing is left, or no member reads."""
         total = self.total_lag
         if not total or not self.group.M:
             return None
@@ -159,6 +159,6 @@ class Sighting:
 
     @cached_property
     def labels_and_hosts(self) -> tuple[list[str], list[str]]:
-        """(M,) what members are called, and the hosts that are known, each once."""
+        """(M,) the members' names, and the hosts that are known, each once."""
         hosts = {host.lstrip("/") for host in self.group.hosts or () if host}
         return member_labels(self.group), sorted(hosts)

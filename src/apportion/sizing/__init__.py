@@ -1,1 +1,1 @@
-"""How many members a group needs, what a change moves: a frontier, a bound, and a choice with its reason."""
+"""How many members a group needs, how much a change moves: a frontier, a bound, and a choice with its reason."""

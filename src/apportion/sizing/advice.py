@@ -15,7 +15,7 @@ NAMED: Final = 5
 
 @dataclass(frozen=True)
 class Facts:
-    """What there is to say of the question.
+    """The full answer to the question.
 
     least_asked
         Members that there must be.
@@ -46,7 +46,7 @@ class Facts:
 def choose(
     frontier: Sequence[FrontierPoint], prefer: str | None, capacity: float, least: int = 0
 ) -> tuple[int | None, str]:
-    """Which plan, and the reason as the end of a sentence; None where none has ``least`` members.
+    """Which plan, and the reason as the end of a sentence; None if none has ``least`` members.
 
     Without a preference a member is taken to be worth a move of all that one member takes: members cost as long as
     they run, a move once, and more weight than that moves for no saving that lasts.
@@ -81,7 +81,7 @@ def choose(
 
 
 def sentences(facts: Facts, frontier: Sequence[FrontierPoint], chosen: int, reason: str, bound: int) -> list[str]:
-    """The choice with its reason first, then what limits it.
+    """The choice with its reason first, then its limits.
 
     >>> from apportion.sizing.size import size
     >>> pair = size({"topics": {"t": 3}, "members": {"a": {"topics": ["t"]}}}, capacity=2, by="partitions")
@@ -112,7 +112,7 @@ def sentences(facts: Facts, frontier: Sequence[FrontierPoint], chosen: int, reas
 
 
 def idle(facts: Facts) -> list[str]:
-    """What is said where no partition has any work: nothing is advised.
+    """The sentence for partitions without any work: there is no advice.
 
     >>> facts = Facts(1, 1, 3, "partitions", 2.0, 3.0, [], 2.0, [], 0, 1, ())
     >>> idle(facts)[0][:24]
@@ -126,7 +126,7 @@ def idle(facts: Facts) -> list[str]:
 
 
 def overloaded(facts: Facts) -> list[str]:
-    """What is said where a member falls behind under every plan and the others could do with fewer: none is to go.
+    """The sentence if a member falls behind under every plan and the others could do with fewer: none is to go.
 
     >>> overloaded(Facts(3, 1, 3, "weight", 2.0, 9.0, [("t", 0, 9.0)], 2.0, [], 0, 1, ()))[0][:18]
     '3 members, as now:'
@@ -136,7 +136,7 @@ def overloaded(facts: Facts) -> list[str]:
 
 
 def _uncounted(facts: Facts) -> list[str]:
-    """What the work leaves out."""
+    """The parts that the work leaves out."""
     lines = []
     if facts.unknown_count:
         lines.append(f"The {facts.by} of {count(facts.unknown_count, 'partition')} is unknown and counts 0: "

@@ -98,7 +98,7 @@ def _trace(reach: dict[int, tuple[int, int]], total: int) -> list[int]:
 
 
 def _greedy_set(weights: list[int], order: list[int], need: int) -> tuple[int, list[int], bool]:
-    """A light set where there are too many sums: the heaviest that stay below, then the lightest that completes.
+    """A light set if there are too many sums: the heaviest that stay below, then the lightest that completes.
 
     What that one makes needless is left out again, the heaviest first.
     """

@@ -29,7 +29,7 @@ FULL: Final = -1
 
 @dataclass
 class SearchResult:
-    """owner: (P,) the best plan, None where there is none; finished: whether that is proved."""
+    """owner: (P,) the best plan, None if there is none; finished: whether that is proved."""
 
     owner: list[int] | None
     moved: int

@@ -48,7 +48,7 @@ class Frontier:
 
 
 def frontier(problem: SizingProblem, low: int, high: int, swing: float) -> Frontier:
-    """All plans worth showing on low to high members; no candidate where nothing was found that fits.
+    """All plans worth showing on low to high members; no candidate if the search found none that fits.
 
     swing
         How much a partition's weight changes until the next call: a standard deviation, as a share of a newcomer's
@@ -118,7 +118,7 @@ def _plans(problem: SizingProblem, fewest: int, high: int, swing: float) -> list
 
 
 def _afresh(problem: SizingProblem, high: int, swing: float) -> list[Candidate]:
-    """A plan that forgets the past: fewer members than repair finds, or any where repair finds none."""
+    """A plan that forgets the past: fewer members than repair finds, or any if repair finds none."""
     if high < 1:
         return []
     nobody = replace(problem, previous_owner=[-1] * len(problem.weight))
@@ -165,14 +165,14 @@ def _at_previous_owners(problem: SizingProblem, owner: list[int]) -> list[int]:
 
 
 def _rights(problem: SizingProblem, m: int) -> tuple[int, tuple[bool, ...]]:
-    """What tells members apart: how much each takes, and of what."""
+    """The differences between members: how much each takes, and of which work."""
     return problem.takes(m), tuple(problem.eligible[min(m, problem.M)]) if problem.eligible else ()
 
 
 def _seated(
     pairs: Sequence[tuple[int, int, int]], parts: Sequence[int], homes: Sequence[int], like: Mapping[int, object]
 ) -> dict[int, int | None]:
-    """Each part's home of its like, those that share most first; None where none is left.
+    """Each part's home of its like, those that share most first; None if none is left.
 
     pairs
         (part, home, weight) of what each home had of each part.
@@ -213,7 +213,7 @@ def _without_gaps(owner: list[int], M: int) -> list[int]:
 
 
 def _padded(plan: Candidate, low: int, threads: int) -> Candidate:
-    """The plan with members that have nothing, where more were demanded than it needs."""
+    """The plan with empty members, if more were demanded than it needs."""
     lacking = max(0, _in_processes(low, threads) - plan.members)
     return replace(plan, members=plan.members + lacking, idle=plan.idle + lacking)
 

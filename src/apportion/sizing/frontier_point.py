@@ -101,7 +101,7 @@ def number(value: float) -> int | float:
 
 
 def busiest(owner: Ints, work: Floats, takes: Sequence[float]) -> float:
-    """The fullest member's work as a share of what it takes; takes (members,) as numbered in ``owner``.
+    """The fullest member's work as a share of its capacity; takes (members,) as numbered in ``owner``.
 
     >>> busiest(np.array([0, 0, 1]), np.array([2.0, 3.0, 4.0]), takes=[10, 5])
     0.8

@@ -1,4 +1,4 @@
-"""A packing that is being changed: who holds what, how much room is left, what has moved, and what may be lost next.
+"""A packing that is being changed: owners, room left, moves so far, and the likely next losses.
 
 ``ahead`` is the look ahead. Of two plans that move the same weight now, the better one is that which will move less at
 the next change. A member that is nearly full loses the lightest set that frees enough room, once its work has
@@ -115,7 +115,7 @@ class Packing:
         return m
 
     def reserve(self, m: int) -> None:
-        """Nothing more goes to the member: it is for a partition that no member can take beside another."""
+        """Nothing more goes to the member: it is for a partition that no member can take along with another."""
         self._forget_room(m)
         self.reserved.add(m)
         insort(self._room, (0, m))
@@ -125,7 +125,7 @@ class Packing:
         del self._room[bisect_left(self._room, (self.room(m), m))]
 
     def tightest(self, p: int, but: int = -1) -> int | None:
-        """The member with least room of those that can take p; None where none can."""
+        """The member with least room of those that can take p; None if none can."""
         for i in range(bisect_left(self._room, (self.weight[p], -1)), len(self._room)):
             m = self._room[i][1]
             if m != but and m not in self.reserved and self.problem.may_own(p, m):
@@ -151,7 +151,7 @@ class Packing:
         return known
 
     def ahead(self, m: int, without: int = -1, plus: int = -1) -> float:
-        """Weight that the member may be expected to lose at the next change, less what its room is worth."""
+        """Weight that the member may be expected to lose at the next change, less the value of its room."""
         if not self._deviation:
             return 0.0
         self.effort -= 1 + len(self.items[m]) // 8  # a look takes as long as its member is full

@@ -1,4 +1,4 @@
-"""The packing behind a group's size: work in whole units, members that take so much, and who has what now.
+"""The packing behind a group's size: work in whole units, members of some capacity, and the present owners.
 
 Variable-size bin packing with a past: every partition on one member, never more than a member takes, few members,
 and move little weight. Both goals pull against each other, so the answer is a frontier (``frontier``). Deciding how
@@ -18,7 +18,7 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class SizingProblem:
-    """Partitions, members that are there, and what a newcomer takes.
+    """Partitions, present members, and a newcomer's capacity.
 
     weight
         (P,) units of work that each partition brings.
@@ -55,7 +55,7 @@ class SizingProblem:
 
     @cached_property
     def process_of(self) -> Sequence[int]:
-        """(M,) the process of each present member, which is itself where nothing else is said."""
+        """(M,) the process of each present member, which is the member itself if none is given."""
         return self.process or range(self.M)
 
     @cached_property

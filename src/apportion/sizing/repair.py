@@ -33,7 +33,7 @@ _NOISE: Final = 1e-9
 
 
 def start(problem: SizingProblem, swing: float, most_processes: int, scarce: bool = False) -> Packing | None:
-    """The repaired packing on at most so many processes; None where the search finds no place for something.
+    """The repaired packing on at most so many processes; None if the search leaves some partition without a place.
 
     scarce
         Only the largest processes are there at first, as many as may be: for a packing that forgets the past.
@@ -53,7 +53,7 @@ def start(problem: SizingProblem, swing: float, most_processes: int, scarce: boo
 def _start(
     problem: SizingProblem, swing: float, most_processes: int, scarce: bool, *, on_largest: bool
 ) -> Packing | None:  # fmt: skip
-    """``start`` with partitions that nobody can take on the largest members, or on the smallest."""
+    """``start`` with partitions that no member can take on the largest members, or on the smallest."""
     packing = Packing(problem, swing)
     packing.effort = EFFORT
     for m in _largest(problem, most_processes) if scarce else range(problem.M):
@@ -101,7 +101,7 @@ def processes(packing: Packing) -> int:
 
 
 def _give_oversize_their_own(packing: Packing, on_largest: bool) -> None:
-    """Each partition that nobody can take gets the largest member that is left, its own if that is as large.
+    """Each partition that no member can take gets the largest member that is left, its own if that is as large.
 
     on_largest
         False: the smallest member, in place of the largest.
@@ -123,7 +123,7 @@ def _give_oversize_their_own(packing: Packing, on_largest: bool) -> None:
 
 
 def _let_go(packing: Packing, m: int) -> list[int]:
-    """The lightest set that brings the member down to what it takes, taken from it."""
+    """The lightest set whose loss brings the member down to its capacity, taken from it."""
     held = sorted(p for p in packing.items[m] if p not in packing.problem.oversize)
     weights = [packing.weight[p] for p in held]
     limit = 0 if m in packing.reserved else packing.problem.takes(m)
@@ -137,7 +137,7 @@ def _let_go(packing: Packing, m: int) -> list[int]:
 
 
 def _cheapest_processes(packing: Packing, spared: set[int], n: int) -> list[int]:
-    """Members of the n processes whose partitions, as far as they are at home, weigh least; [] where all must stay."""
+    """Members of the n processes whose partitions, as far as they are at home, weigh least; [] if all must stay."""
     mine: dict[int, list[int]] = {}
     for m in packing.items:
         mine.setdefault(process_key(packing.problem, m), []).append(m)
@@ -163,7 +163,7 @@ def process_key(problem: SizingProblem, m: int) -> int:
 
 
 def shrink(packing: Packing, effort: int, by: int = 1) -> Packing | None:
-    """The packing with so many processes fewer, None where the search finds no place for something.
+    """The packing with so many processes fewer, None if the search leaves some partition without a place.
 
     effort
         Looks ahead that the search may take.
@@ -187,7 +187,7 @@ def shrink(packing: Packing, effort: int, by: int = 1) -> Packing | None:
 
 
 def settle(packing: Packing, free: list[int], most_processes: int) -> bool:
-    """Find a place for all that is free, then improve; False where something has none.
+    """Find a place for all free partitions, then improve; False if some partition has none.
 
     >>> from apportion.sizing.problem import SizingProblem
     >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
@@ -213,7 +213,7 @@ def settle(packing: Packing, free: list[int], most_processes: int) -> bool:
 
 
 def _tightest_or_new(packing: Packing, p: int, most_processes: int, but: int = -1) -> int | None:
-    """The member with least room of those that can take p, a newcomer where none can; None where that may not come."""
+    """The member with least room of those that can take p, a newcomer if none can; None if that may not come."""
     m = packing.tightest(p, but)
     if (
         m is None
@@ -229,7 +229,7 @@ def _tightest_or_new(packing: Packing, p: int, most_processes: int, but: int = -
 
 
 def _idle_process(packing: Packing) -> list[int]:
-    """The members of the smallest process of present members that have nothing to do; [] where there is none."""
+    """The members of the smallest process of present members without work; [] if there is none."""
     mine: dict[int, list[int]] = {}
     for m in packing.items:
         if m < packing.problem.M:
@@ -239,7 +239,7 @@ def _idle_process(packing: Packing) -> list[int]:
 
 
 def _throw_out(packing: Packing, stuck: list[int], most_processes: int) -> list[int]:
-    """Make room for what has no place by moving what is lighter; returned is what has none in the end.
+    """Make room for partitions without a place by moving lighter ones; returned are those without one in the end.
 
     What is too heavy for a newcomer may throw out what is not, for which one may come.
     """
@@ -262,7 +262,7 @@ def _throw_out(packing: Packing, stuck: list[int], most_processes: int) -> list[
 
 
 def _make_room(packing: Packing, p: int) -> list[int] | None:
-    """Put p on the member where that throws out least; returned is what was thrown out, None where none may have p."""
+    """Put p on the member that loses least by it; returned are its losses, None if no member may have p."""
     problem, weight = packing.problem, packing.weight
     best: tuple[float, int, list[int]] | None = None
     for m in packing.by_room(MEMBERS_LOOKED_AT if packing.effort > 0 else MEMBERS_LOOKED_AT // 16):
@@ -287,7 +287,7 @@ def _make_room(packing: Packing, p: int) -> list[int] | None:
 
 
 def improve(packing: Packing) -> None:
-    """Let partitions that moved change places while that lowers the weight moved and what may be lost next.
+    """Let moved partitions change places while that lowers the weight moved and the likely next losses.
 
     >>> from apportion.sizing.problem import SizingProblem
     >>> problem = SizingProblem([4, 3, 2], [5, 5], 5, [0, 0, 1])
@@ -349,7 +349,7 @@ def _better_place(packing: Packing, p: int, noise: float) -> bool:
 
 
 def _swap(packing: Packing, p: int, b: int, before: float) -> tuple[float, int, int]:
-    """What it saves most to swap p with one of b's: the change, b, and the other."""
+    """The greatest saving by a swap of p with one of b's: the change, b, and the other."""
     a, weight = packing.owner[p], packing.weight
     best = (0.0, -1, -1)
     room_a, room_b = packing.room(a) + weight[p], packing.room(b) - weight[p]
@@ -367,7 +367,7 @@ def _swap(packing: Packing, p: int, b: int, before: float) -> tuple[float, int, 
 
 
 def ruin_and_recreate(packing: Packing, stuck: list[int], rounds: int = RUINS) -> list[int]:
-    """Empty some members at a time and fill them anew until all have a place; returned is what has none in the end.
+    """Empty and refill some members at a time until all partitions have a place; returned are those without one.
 
     After Schrimpf et al., "Record breaking optimization results using the ruin and recreate principle" (2000).
 

@@ -1,4 +1,4 @@
-"""``apportion.size``: from a group and what a member takes to the members that it should have, and why."""
+"""``apportion.size``: from a group and a member's capacity to the members that it should have, and why."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Sizing:
 
     @property
     def advised(self) -> FrontierPoint | None:
-        """The plan that is advised; None where none is."""
+        """The plan that is advised; None if none is."""
         return None if self.chosen is None else self.frontier[self.chosen]
 
     @cached_property
     def advice(self) -> str:
-        """The choice and its reason, and what else matters."""
+        """The choice and its reason, and the other facts that matter."""
         return " ".join(self.sentences)
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def size(
     threads: int = 1,
     swing: float = SWING,
 ) -> Sizing:
-    """How many members the group should have, and what each number of them moves.
+    """How many members the group should have, and how much each number of them moves.
 
     group
         A ``Group``, group.json as a dict or text, or the ``Path`` of a file.
@@ -266,13 +266,13 @@ class _Question:
         return [m for m in idle if process[m] in remaining], [m for m in idle if process[m] not in remaining]
 
     def unwanted(self) -> str:
-        """What newcomers leave to present members, as the end of a sentence; empty where they want all there is."""
+        """The topics that newcomers leave to present members, as the end of a sentence; empty if they want all."""
         wanted_topics = [t for t, wanted in zip(self.group.topics, self.group.wanted_topic, strict=True) if wanted]
         unwanted = [topic for topic in wanted_topics if topic not in self.want]
         return f"; those that join do not want {advice.named(unwanted, len(unwanted))}" if unwanted else ""
 
     def facts(self, least_asked: int) -> advice.Facts:
-        """What the advice speaks of besides the plans."""
+        """The subjects of the advice in addition to the plans."""
         group, problem = self.group, self.problem
         named = [group.name_of(int(self.wanted[p])) for p in sorted(problem.oversize)]
         equal = len(group.subscriptions) == 1
@@ -296,7 +296,7 @@ class _Question:
 
 
 def _eligible(group: Group, newcomer_wants: Bools) -> list[list[bool]] | None:
-    """(M + 1, T) who may own which topic; None where everybody may own all that is wanted."""
+    """(M + 1, T) who may own which topic; None if every member may own all that is wanted."""
     if len(group.subscriptions) == 1 and bool(newcomer_wants[group.wanted_topic].all()):
         return None
     rows = []

@@ -19,7 +19,7 @@ PACE_MAX: Final = 1e100
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """by: what is counted; work: (P,) of each partition; unknown: (P,) where it is not known and counts 0."""
+    """by: the unit of the count; work: (P,) of each partition; unknown: (P,) whether it is not known and counts 0."""
 
     by: By
     work: Floats

@@ -115,7 +115,7 @@ class AssignmentNetwork:
         return self.cell_of[self.line[row], member] if self.spread else self.first_member + member
 
     def _arcs(self, start: Ints, wanted: Ints, fixed: Ints) -> None:
-        """All arcs with the flow that ``start`` (P,) means; what is fixed is the least on the arcs that it shares."""
+        """All arcs with the flow of ``start`` (P,); the fixed partitions are the least on the arcs that they share."""
         row, at = self.problem.row, start[self.free]
         kinds, slots, many = len(self.kind_row), self.eligible.shape[1], len(row)
         known = np.flatnonzero(self.kind >= 0)
@@ -156,7 +156,7 @@ class AssignmentNetwork:
         self.network = network_of(self.sink + 1, *parts)
 
     def cost(self, goal: Goal) -> Cost:
-        """What the arcs' units cost for a goal."""
+        """The costs of the arcs' units for a goal."""
         dtype = self.problem.unit.dtype if goal.squares else np.dtype(np.int64)
         first, slope = np.zeros((2, len(self.network.tail)), dtype=dtype)
         for arcs, price in goal.costs(self):
@@ -180,7 +180,7 @@ class AssignmentNetwork:
         return counts
 
     def owners_of_unclaimed(self, row: Ints) -> Ints:
-        """(F,) owners of partitions nobody claims, ``row`` (F,) of each: each row's members in turn."""
+        """(F,) owners of partitions without a claim, ``row`` (F,) of each: each row's members in turn."""
         table = np.zeros(self.eligible.shape, dtype=np.int64)
         table[self.row_arc] = self.network.flow[self.near]
         held = table.sum(axis=0)
@@ -188,7 +188,7 @@ class AssignmentNetwork:
 
 
 def held_before(problem: Problem, order: Order) -> tuple[Ints, Ints]:
-    """(P,) who would keep each partition, and to whom it would come home; -1 nobody, or no goal asks for it.
+    """(P,) the member that would keep each partition, or get it back home; -1 for none, or no goal asks for it.
 
     >>> from apportion.model.group_json import read_group
     >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
@@ -203,7 +203,7 @@ def held_before(problem: Problem, order: Order) -> tuple[Ints, Ints]:
 
 
 def fixed_on_network(problem: Problem, order: Order, start: Ints) -> Ints:
-    """(P,) owners of what stays, and of what comes home, in some best plan; -1 for the rest.
+    """(P,) owners of partitions that stay or come home, in some best plan; -1 for the rest.
 
     >>> from apportion.model.group_json import read_group
     >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
@@ -226,7 +226,7 @@ def fixed_on_network(problem: Problem, order: Order, start: Ints) -> Ints:
 
 
 def complete_on_network(problem: Problem, order: Order, owner: Ints, hand_out: HandOut) -> Ints:
-    """(P,) owners with the rest handed out as well as can be around what is fixed.
+    """(P,) owners with the rest handed out as well as can be around the fixed ones.
 
     hand_out
         Some plan to begin with: (P,) owners from those that are fixed and the partitions (F,) to hand out. With fair

@@ -51,7 +51,7 @@ class Search:
         self.to_come = [sum(had[i:]) for i in range(len(had) + 1)]
 
     def least_lag(self, owner: Ints) -> bool:
-        """Start from a plan and find the least heaviest lag; False where the search gave up."""
+        """Start from a plan and find the least heaviest lag; False if the search gave up."""
         members = self.may.shape[1]
         held = [0] * members
         for p, m in enumerate(owner.tolist()):
@@ -78,7 +78,7 @@ class Search:
         return True
 
     def max_kept(self, owner: Ints, limit: int) -> bool:
-        """Start from a plan and find the one that keeps most with nobody above the limit."""
+        """Start from a plan and find the one that keeps most with no member above the limit."""
         members = self.may.shape[1]
         self.best, self.limit = owner.tolist(), limit
         self.retained = int(((self.past != NOBODY) & (self.past == owner)).sum())

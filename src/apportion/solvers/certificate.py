@@ -24,7 +24,7 @@ _UNPROVED: Final = "Subscriptions overlap, and the group is too large to show it
 
 @dataclass(frozen=True, eq=False)
 class Exactness:
-    """Why no plan is better: the bounds that are met, and where they are not, prices of members.
+    """Why no plan is better: the bounds that are met, and for the others prices of members.
 
     owner, proof
         (P,) the plan; goal to ``optimal`` or ``heuristic``, in order.
