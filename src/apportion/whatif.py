@@ -82,7 +82,7 @@ def grow(group: Group, topic: str, n: int) -> Group:
 
 
 def _grown(description: int | list[dict[str, Any]], old: int, n: int, logs_known: bool) -> int | list[dict[str, Any]]:
-    """A topic's description with partitions old to n - 1 added, whose logs are empty where logs are told of."""
+    """A topic's description with partitions old to n - 1 added, whose logs are empty if logs are described."""
     if isinstance(description, int):
         return n
     empty = {"begin": 0, "end": 0} if logs_known else {}
@@ -141,7 +141,7 @@ def set_lag(group: Group, topic: str, partition: int, lag: int) -> Group:
 
 
 def set_capacity(group: Group, member: str, capacity: int) -> Group:
-    """The member can take this much beside the others: named by member id, instance id or a client id of its own."""
+    """The member can take this much compared with the others: by member id, instance id or a client id of its own."""
     if not 1 <= capacity <= CAPACITY_MAX:
         raise BadInput(f"capacity {member}", str(capacity), f"an integer from 1 to {CAPACITY_MAX:,}")
     capacities = group.capacity.copy()
@@ -182,7 +182,7 @@ def rounds(first: Plan, assignor: Assignor) -> list[Plan]:
 
 
 def whole(plans: list[Plan]) -> Plan:
-    """A plan and the rounds after it as one: from the first one's group to what the last one ends in.
+    """A plan and the rounds after it as one: from the first one's group to the result of the last one.
 
     Measures of the strategy's own, as warm-ups, are those of all rounds together, but for standbys. That no other way
     takes fewer moves in all nothing proves where it takes several rounds.
@@ -248,7 +248,7 @@ def _span(group: Group, of_topic: slice) -> str:
 
 
 def change(group: Group, step: str) -> Group:
-    """The group after one step given as text; ``BadInput`` where the step or its names mean nothing here."""
+    """The group after one step given as text; ``BadInput`` if the step or its names mean nothing here."""
     verb, _, argument = step.strip().partition(" ")
     if verb not in VERBS:
         raise UnknownName("step", verb, VERBS)
@@ -256,7 +256,7 @@ def change(group: Group, step: str) -> Group:
 
 
 def texts(steps: Iterable[str]) -> list[str]:
-    """Steps as a list; ``BadInput`` where they are no texts, or one, which would be taken for a list of letters."""
+    """Steps as a list; ``BadInput`` if they are no texts, or one, which would be taken for a list of letters."""
     if isinstance(steps, str):
         raise BadInput("steps", repr(steps), f"a list of them, [{steps!r}]")
     listed = list(steps) if isinstance(steps, Iterable) else [steps]

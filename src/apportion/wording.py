@@ -16,7 +16,7 @@ def some_of(names: Sequence[str]) -> str:
 
 
 def shorten(text: str, places: int) -> str:
-    """The text, cut with an ellipsis where it is longer than so many places."""
+    """The text, cut with an ellipsis if it is longer than so many places."""
     return text if len(text) <= places else text[: max(places - 3, 0)] + "..."
 
 

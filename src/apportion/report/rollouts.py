@@ -73,7 +73,7 @@ def notes(stages: Sequence[Stage], protocol: str) -> list[str]:
 
 
 def changes_in_words(stages: Sequence[Stage]) -> list[str]:
-    """What the table does not tell of the changes: what newcomers want, and partitions that lost their last replica."""
+    """The facts about the changes that the table omits: newcomers' topics, partitions that lost their last replica."""
     sentences = []
     for stage in stages:
         if stage.lost_replicas:

@@ -98,7 +98,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9.,]+%?|-")
 
 
 def to_json(document: Any) -> str:
-    """JSON on one line, in which whatever a terminal may obey (C1, marks of direction) or cannot show is escaped."""
+    """JSON on one line; characters that a terminal may obey (C1, marks of direction) or cannot show are escaped."""
     text = json.dumps(document, ensure_ascii=False)
     return text if text.isprintable() else _UNSHOWN.sub(_escaped, text)
 

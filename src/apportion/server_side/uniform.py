@@ -136,7 +136,7 @@ class _Unequal:
         return -((self.bounds[topic + 1] - self.bounds[topic]) / count), count, self.problem.rank[topic]
 
     def _hand_out(self, topic: int) -> None:
-        """What nobody holds goes to the least loaded subscriber; of equals to the one that had least before."""
+        """Partitions without an owner go to the least loaded subscriber; of equals to the one that had least before."""
         by_load = sorted(self.subscribers[topic], key=lambda i: (self.size[i], i))
         queue = [(self.size[i], rank, i) for rank, i in enumerate(by_load)]
         for p in range(self.bounds[topic], self.bounds[topic + 1]):

@@ -105,7 +105,7 @@ class Evidence:
 
     @property
     def margin(self) -> float:
-        """The share of what is written by which reading must stay behind to tell: a commit more or less is none."""
+        """The share of the written messages by which reading must stay behind to count: one commit does not."""
         return max(LEAST_MARGIN, COMMITS_APART_S / max(self.window_s, 1.0))
 
     @cached_property

@@ -53,7 +53,7 @@ class Exactness:
         return lines
 
     def to_dict(self, group: Group) -> dict[str, Any]:
-        """The weights and every member's price, for whoever checks the proof; nothing where no price is needed.
+        """The weights and every member's price, for a reader who checks the proof; nothing if no price is needed.
 
         Returns
             ``weights``, ``prices`` (member to price), and where spread is a goal ``topic_prices`` (topic, then member).
@@ -71,7 +71,7 @@ class Exactness:
         return fields
 
     def _dual(self, group: Group) -> list[str]:
-        """The prices, and what they show."""
+        """The prices, and their conclusion."""
         if self.prices is None:
             return ["The prices could not be found: please report this group."]
         weight, price = self.prices.weight, self.prices.price
@@ -90,7 +90,7 @@ class Exactness:
         return lines
 
     def _bounds(self, group: Group) -> list[str]:
-        """Between what a price lies."""
+        """The bounds of a price."""
         low, high, over, of_topic = "load", "load + 1", "", "held to held + 1"
         if not group.equal_capacities:
             low, high, of_topic = "2 load - 1", "2 load + 1", "2 held - 1 to 2 held + 1 over capacity"

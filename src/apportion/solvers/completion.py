@@ -22,7 +22,7 @@ from apportion.solvers.problem import Problem, units
 
 
 def complete(sharing: Sharing, capacity: Ints) -> Ints | None:
-    """(P,) everybody keeps what they have, and what nobody has is dealt; None where counts do not allow it.
+    """(P,) all members keep theirs, and partitions without an owner are dealt; None if counts do not allow it.
 
     capacity
         (M,) of the members; counts follow it. ``max_skew`` counts where every member may own everything.

@@ -31,7 +31,7 @@ HandOut = Callable[[Ints, Ints], Ints]
 
 
 def claimed_last(owner: Ints, wanted: Bools, contested: Bools | None, hand_out: HandOut) -> Ints:
-    """(P,) owners with all wanted partitions handed out, what somebody claims anew after all others.
+    """(P,) owners with all wanted partitions handed out, those with a new claim after all others.
 
     owner
         (P,) what is fixed; -1 elsewhere.
@@ -76,7 +76,7 @@ def laps(need: Ints, column: Ints, load: Ints) -> Ints:
 
 
 def deal(row: Ints, table: Ints, need: Ints, column: Ints, load: Ints) -> Ints:
-    """(S,) the member for each partition, where ``table`` (I, J) says how many of each row go to which column.
+    """(S,) the member for each partition, if ``table`` (I, J) says how many of each row go to which column.
 
     row
         (S,) row of each partition, in the order in which they are dealt.
@@ -139,7 +139,7 @@ def deal_by_topic(row: Ints, topic: Ints, table: Ints, need: Ints, column: Ints,
 
 
 def _exchange_topics(topic: Ints, member: Ints, column: Ints, held: Ints) -> None:
-    """Exchange what two members of a column were dealt, where that spreads the two topics better; writes into both."""
+    """Exchange partitions dealt to two members of a column, if that spreads both topics better; writes into both."""
     for a in (held[topic, member] > 1).nonzero()[0].tolist():
         t, m = int(topic[a]), int(member[a])
         gain = held[t, m] - held[t, member] + held[topic, member] - held[topic, m] - 2

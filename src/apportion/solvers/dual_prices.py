@@ -42,7 +42,7 @@ class Prices:
 
 
 def prices(problem: Problem, owner: Ints, order: Order) -> Prices | None:
-    """The members' prices for a plan (P,), or None where the plan is not the best.
+    """The members' prices for a plan (P,), or None if the plan is not the best.
 
     All goals are one cost here, by their weights. The potentials of the residual network settle exactly where no chain
     of hand-overs improves the plan; a node's price is what it costs to get from it to the sink.

@@ -108,7 +108,7 @@ def cheapest_units(total: int, size: Ints, base: Ints, unit: Numbers | None = No
 
 
 def pour(total: int, base: Ints, unit: Numbers | None = None) -> Ints:
-    """(M,) what each member gets when ``total`` units are dealt cheapest first; of equal ones the first get them.
+    """(M,) each member's part when ``total`` units are dealt cheapest first; of equal ones the first get them.
 
     base, unit
         (M,) what each member holds beforehand; as in ``cheapest_units``.

@@ -1,4 +1,4 @@
-"""The goals of the exact solver, each once: its name, what it costs and where, what shows that it is met, in words.
+"""The goals of the exact solver, each once: its name, its cost and the place of it, the proof that it is met, in words.
 
 Each goal is a sum of convex costs over one layer of the network's arcs (``assignment_network``). An order of goals is
 a tuple of them, the most important first; whoever works on an order loops over it and asks each goal.
@@ -19,7 +19,7 @@ Measures = Mapping[str, Any]
 
 
 class Units(Protocol):
-    """What a problem says of its members: (M,) the price of a unit of load at each."""
+    """A problem's facts about its members: (M,) the price of a unit of load at each."""
 
     @property
     def unit(self) -> Numbers:
@@ -50,7 +50,7 @@ class Layers(Protocol):
 
 
 class Goal(ABC):
-    """What is made least.
+    """The quantity that is made least.
 
     unit
         What its weight is the price of.
@@ -65,7 +65,7 @@ class Goal(ABC):
 
     @abstractmethod
     def costs(self, on: Layers) -> list[tuple[slice, Numbers]]:
-        """The layers of arcs that bear it, and what the first unit of each arc costs."""
+        """The layers of arcs that bear it, and the cost of the first unit of each arc."""
 
     def counts(self, group: Group) -> bool:
         """Whether plans of the group can differ in it."""
@@ -74,10 +74,10 @@ class Goal(ABC):
 
     @abstractmethod
     def words(self, measures: Measures) -> tuple[str, str]:
-        """What the best plan has; what bound of all plans that meets, "" where only prices show it to be least."""
+        """The best plan's value; the bound of all plans that it meets, "" if only prices show it to be least."""
 
     def why(self, measures: Measures) -> str:
-        """Both as a sentence; it speaks of prices where they are needed."""
+        """Both as a sentence; it speaks of prices if they are needed."""
         value, bound = self.words(measures)
         shown = "it" if self.squares else "that fewer cannot be"
         return f"{value}: {bound or f'the prices below show {shown}'}"
@@ -130,7 +130,7 @@ class LocalRacks(Goal):
         return [(on.near, on.miss[on.row_arc]), (on.own, on.miss[on.kind_row[on.of], on.slot[on.to]])]
 
     def counts(self, group: Group) -> bool:
-        """Only where racks of both sides are known."""
+        """Only if racks of both sides are known."""
         return group.knows_racks
 
     def words(self, measures: Measures) -> tuple[str, str]:
@@ -156,7 +156,7 @@ class FewMoves(Goal):
 
 
 class Returned(Goal):
-    """Partitions that come home: nobody asks for it, it decides between plans equal on all that was asked."""
+    """Partitions that come home: it is not a goal of the user, it decides between plans equal on all that was asked."""
 
     name, unit = "returned", "a return"
 

@@ -37,7 +37,7 @@ Topics = list[tuple[Ints, Ints]]
 
 
 def plan_by_topic(group: Group, unit: Ints, order: Order) -> tuple[Ints, dict[Goal, str]]:
-    """Owners (P,) of a group whose subscriptions fill more than one table, and what bounds show; spread is left out.
+    """Owners (P,) of a group whose subscriptions fill more than one table, and the bounds' proof; spread is left out.
 
     unit
         (M,) 1 / capacity in whole numbers.
@@ -63,7 +63,7 @@ def plan_by_topic(group: Group, unit: Ints, order: Order) -> tuple[Ints, dict[Go
 
 
 def _settle(topics: Topics, unit: Ints, claim: Ints, waits: Bools) -> Ints:
-    """Owners (P,): claims (P,) stay unless handing them over makes two loads more even; what ``waits`` (P,) goes last.
+    """Owners (P,): claims (P,) stay unless a move makes two loads more even; those that ``waits`` (P,) marks go last.
 
     What somebody claims goes last and anew: so a second round, in which it alone is free, ends alike.
     """
@@ -82,7 +82,7 @@ def _settle(topics: Topics, unit: Ints, claim: Ints, waits: Bools) -> Ints:
 
 
 def _fill(topics: Topics, unit: Ints, owner: Ints) -> Ints:
-    """Give what nobody has to the subscribers that hold fewest; writes into the owners (P,), and returns them."""
+    """Give partitions without an owner to subscribers with fewest; writes into the owners (P,), and returns them."""
     load = np.bincount(owner[owner != NOBODY], minlength=len(unit))
     equal = bool((unit == unit[0]).all())
     for who, span in topics:

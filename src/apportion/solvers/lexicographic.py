@@ -82,7 +82,7 @@ def solve(problem: Problem, order: Order, fixed: Ints | None = None) -> Ints:
 
 
 def _near_alone(problem: Problem, miss: Bools) -> Problem:
-    """The problem in which each row may go only where it misses no rack, if it misses none somewhere."""
+    """The problem in which each row may go only to columns without a rack miss, if there is such a column."""
     local = problem.eligible & ~miss
     eligible = np.where(local.any(axis=1, keepdims=True), local, problem.eligible)
     return replace(problem, eligible=eligible, claim=_keepable(problem, problem.column, eligible))
@@ -98,7 +98,7 @@ def _keepable(problem: Problem, column: Ints, eligible: Bools) -> Ints:
 
 
 def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
-    """What all plans have in common that share ``supply`` (I,) most fairly when every member has its ``load`` (M,)."""
+    """The common part of all plans that share ``supply`` (I,) most fairly when every member has its ``load`` (M,)."""
     column, cost = problem.column, None
     size = np.bincount(column, minlength=problem.eligible.shape[1])
     if problem.equal and problem.miss is None and size.all() and not load.any():  # the problem's columns are the kinds
@@ -116,7 +116,7 @@ def _fairest(problem: Problem, supply: Ints, load: Ints) -> OptimalFace:
 
 
 def _nearest(supply: Ints, face: OptimalFace) -> OptimalFace:
-    """What those plans of the face have in common that have fewest misses."""
+    """The common part of those plans of the face that have fewest misses."""
     if face.cost is None:
         return face
     _, price = _fewest(supply, *_sums(face, 0), face.eligible, face.cost)
@@ -146,7 +146,7 @@ def _keep(problem: Problem, face: OptimalFace) -> Ints:
     cap = capped(own, face.low, face.high, face.part[column], spare, worth)
 
     def keys(claims: Ints, member: Ints) -> tuple[Ints, ...]:
-        """What decides which of these claims stay: they come by topic, and stay so where all else is equal."""
+        """The rule for which of these claims stay: they come by topic, and stay so if all else is equal."""
         number, worths = problem.number[claims], worth_of_row[problem.row[claims]]
         if not problem.spread:
             return number, worths
@@ -176,7 +176,7 @@ def _claims_of(members: Bools, owner: Ints) -> Ints:
 
 
 def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Ints, order: tuple[Ints, ...]) -> Bools:
-    """Which claims (C,) stay: the most, by a min-cost flow that begins at what paths find.
+    """Which claims (C,) stay: the most, by a min-cost flow that begins at the result of the paths.
 
     Misses count after the claims, if they still do.
 
@@ -205,7 +205,7 @@ def _keep_by_flow(problem: Problem, face: OptimalFace, claims: Ints, member: Int
 
 
 def _finish(problem: Problem, owner: Ints, face: OptimalFace | None) -> Ints:
-    """Owners (P,) with the rest handed out; ``face`` None: after what is owned, as evenly as can be."""
+    """Owners (P,) with the rest handed out; ``face`` None: after the owned ones, as evenly as can be."""
     return claimed_last(owner, problem.row >= 0, problem.contested, partial(complete, problem, face=face))
 
 

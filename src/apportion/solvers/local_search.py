@@ -90,7 +90,7 @@ class Draft:
 
 @dataclass(frozen=True, eq=False)
 class Trade:
-    """What two members can exchange, and by how much it lowers the heavier of the two."""
+    """The partitions that two members can exchange, and by how much it lowers the heavier of the two."""
 
     gain: int
     taker: int
@@ -198,7 +198,7 @@ def _weights(lag: Longs, bundles: Ints) -> Longs:
 
 
 def keep_more(plan: Draft, past: Ints, limit: int, effort: int) -> None:
-    """Bring partitions back to their past owners as long as nobody's lag passes ``limit``.
+    """Bring partitions back to their past owners as long as no member's lag passes ``limit``.
 
     past
         (P,) who had the partition and may have it again; -1 nobody.

@@ -32,7 +32,7 @@ NODES = 20_000
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """What is to be shared among whom.
+    """The partitions to be shared, and their members.
 
     lag, past
         (P,) messages; who had the partition and may have it again, -1 nobody.
@@ -69,7 +69,7 @@ class Sharing:
         return fair_counts(self.kind, self.may, np.full_like(self.kind, NOBODY))
 
     def may_own(self, member: Ints, partition: Ints) -> Bools:
-        """Whether each member may own the partition beside it."""
+        """Whether each member may own the partition in the same row."""
         allowed: Bools = self.may[self.kind[partition], member]
         return allowed
 
@@ -150,7 +150,7 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
 
 
 def _no_worse_than_even(sharing: Sharing, best: Ints) -> Ints:
-    """Leave to skew counts makes no plan heavier: the best of fair counts, where the wider search missed it."""
+    """Leave to skew counts makes no plan heavier: the best of fair counts, if the wider search missed it."""
     even = share(replace(sharing, max_skew=0), 0.0).owner
     return even if sharing.heaviest(even) < sharing.heaviest(best) else best
 
@@ -277,7 +277,7 @@ def _levelled(sharing: Sharing, owner: Ints, goal: int) -> Ints:
 
 
 def _keep(sharing: Sharing, drafts: list[Draft], limit: int, bound: int) -> Shared:
-    """Of the plans within the limit the one that keeps most, after what can come home within it did."""
+    """Of the plans within the limit the one that keeps most, after all possible homecomings within it."""
     within = [draft for draft in drafts if int(draft.held.max()) <= limit]
     for draft in within:
         keep_more(draft, sharing.past, limit, sharing.effort)
@@ -297,14 +297,14 @@ def _kept(past: Ints, owner: Ints) -> int:
 
 
 def _max_kept(sharing: Sharing) -> int:
-    """No plan of fair counts keeps more than this, whatever the lag."""
+    """No plan of fair counts keeps more than this, at any lag."""
     if not sharing.equal or sharing.max_skew:
         return int(np.count_nonzero(sharing.past != NOBODY))
     return max_kept(sharing.past, sharing.members)
 
 
 def _rooted(sharing: Sharing, limits: Limits) -> Ints:
-    """(P,) a plan of fair counts that starts from the past owners and leaves them what it can."""
+    """(P,) a plan of fair counts that starts from the past owners and leaves them as much as it can."""
     past = sharing.past
     if sharing.equal:
         had = np.bincount(past[past != NOBODY], minlength=sharing.members)
@@ -329,7 +329,7 @@ def _into_limits(had: Ints, limits: Limits, partitions: int) -> Ints:
 
 
 def _stay(sharing: Sharing, table: Ints) -> Bools:
-    """(P,) what stays: of each kind as many as the table leaves the past owner, the lightest of them."""
+    """(P,) partitions that stay: of each kind as many as the table leaves the past owner, the lightest of them."""
     past, kind = sharing.past, sharing.kind
     group = np.where(past == NOBODY, -1, kind * sharing.members + past)
     order = np.argsort(sharing.lag, kind="stable")

@@ -61,7 +61,7 @@ class Transport:
         return all_placed
 
     def fill(self, cap: Ints) -> bool:
-        """Put in what fits up to ``cap`` (J,), along augmenting paths; whether nothing is left over.
+        """Put in all that fits up to ``cap`` (J,), along augmenting paths; whether nothing is left over.
 
         No column's sum ever falls, so what was full stays full.
         """
@@ -114,7 +114,7 @@ class Transport:
 def feasible_flow(
     supply: Ints, low: Ints, high: Ints, eligible: Bools, better: Bools | None = None, placed: Ints | None = None
 ) -> Ints | None:
-    """Amounts (I, J) that place all units with column sums from ``low`` to ``high``; None where there are none.
+    """Amounts (I, J) that place all units with column sums from ``low`` to ``high``; None if there are none.
 
     better
         (I, J) cells to fill first, if given; a start only, not a promise.

@@ -18,7 +18,7 @@ from apportion.arrays import Ints
 
 @cache
 def solver() -> Any:
-    """OR-tools' class for min-cost flows; None where it is not installed. Imported when first needed: it is slow."""
+    """OR-tools' class for min-cost flows; None if it is not installed. Imported when first needed: it is slow."""
     try:
         from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
     except ImportError:
@@ -27,7 +27,7 @@ def solver() -> Any:
 
 
 def solve_flow(tail: Ints, head: Ints, capacity: Ints, cost: Ints, supply: Ints) -> tuple[str, Ints]:
-    """What OR-tools says of the cheapest flow (``OPTIMAL``, ``INFEASIBLE``, ...), and each arc's flow (A,), if optimal.
+    """OR-tools' status of the cheapest flow (``OPTIMAL``, ``INFEASIBLE``, ...), and each arc's flow (A,), if optimal.
 
     supply
         (nodes,) what leaves each node, negative where it arrives; together nothing. OR-tools must be there.

@@ -44,13 +44,13 @@ OWN_SEARCHES = 4
 
 @dataclass(frozen=True, eq=False)
 class Cost:
-    """What the units of each arc cost: the k-th one ``first`` + (k - 1) ``slope``, both (A,)."""
+    """The costs of each arc's units: the k-th one ``first`` + (k - 1) ``slope``, both (A,)."""
 
     first: Numbers
     slope: Numbers
 
     def next_unit(self, flow: Ints) -> Numbers:
-        """(A,) what one more unit costs; of one less in the flow, what the last unit cost."""
+        """(A,) the cost of one more unit; of one less in the flow, the cost of the last unit."""
         marginal: Numbers = self.first + self.slope * flow
         return marginal
 
@@ -110,7 +110,7 @@ class Network:
         return flow
 
     def potentials(self, goals: list[tuple[int, Cost]]) -> Numbers | None:
-        """(nodes,) potentials that show the flow to be best for goals of these weights; None where it is not."""
+        """(nodes,) potentials that show the flow to be best for goals of these weights; None if it is not."""
         first, slope = np.zeros((2, len(self.tail)), dtype=object)
         for weight, cost in goals:
             first, slope = first + weight * cost.first.astype(object), slope + weight * cost.slope.astype(object)
@@ -119,7 +119,7 @@ class Network:
         return None if cycles else distance
 
     def _search(self, cost: Cost, distance: Numbers) -> tuple[Numbers, list[tuple[Ints, Ints]]]:
-        """``shortest_distances`` of what may still change; cycles as arcs, each with 1 if it gets more, -1 if less."""
+        """``shortest_distances`` of arcs that may still change; cycles as arcs: 1 if one gets more, -1 if less."""
         more, less = np.flatnonzero(self.flow < self.high), np.flatnonzero(self.flow > self.low)
         tail = np.concatenate([self.tail[more], self.head[less]])
         head = np.concatenate([self.head[more], self.tail[less]])
@@ -165,7 +165,7 @@ def network_of(nodes: int, *parts: tuple[Ints, Ints | int, Ints | int, Ints | in
 
 
 def shortest_distances(tail: Ints, head: Ints, cost: Numbers, distance: Numbers) -> tuple[Numbers, list[list[int]]]:
-    """Distances that no arc can shorten, and no cycle; or where they would fall for ever cycles that cost less than 0.
+    """Distances that no arc can shorten, and no cycle; or, if they would fall for ever, cycles that cost less than 0.
 
     distance
         (nodes,) to begin with; any will do.

@@ -82,7 +82,7 @@ def deal_rounds_many(lags: Sequence[Longs], members: Sequence[int]) -> list[Ints
 
 
 def _of_like_length(ordered: Sequence[int], members: Sequence[int], rounds: Sequence[int]) -> Iterator[list[int]]:
-    """Runs of tables that are dealt to equally many in about as many rounds: what is behind a table's end is waste."""
+    """Runs of tables that are dealt to equally many in about as many rounds: the part behind a table's end is waste."""
     run: list[int] = []
     for i in ordered:
         if run and (members[i] != members[run[0]] or rounds[i] > max(8, 1.25 * rounds[run[0]])):
@@ -215,7 +215,7 @@ def _unfold(table: NDArray[np.int64], turned: list[tuple[int, int, Ints]], parti
 
 
 def deal_to_slots(lag: Longs, kind: Ints, slots: dict[int, list[tuple[int, int]]], held: Iterable[int]) -> Ints:
-    """(P,) longest first where each kind of partition has its own free slots.
+    """(P,) longest first if each kind of partition has its own free slots.
 
     kind
         (P,) partitions of one kind have the same subscribers.

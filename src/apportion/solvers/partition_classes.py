@@ -1,4 +1,4 @@
-"""A group's like partitions as rows and like members as columns: size hardly matters to what works on those.
+"""A group's like partitions as rows and like members as columns: size hardly matters to work on those.
 
 The problem: a plan of P partitions and M members has P x M places, too many to look at one by one in a large group.
 
@@ -30,7 +30,7 @@ DENSE = 16
 
 
 def problem_of(group: Group, order: Order) -> Problem:
-    """The group's like partitions as rows and like members as columns; racks are told apart if they are a goal.
+    """The group's like partitions as rows and like members as columns; racks are kept apart if they are a goal.
 
     >>> from apportion.model.group_json import read_group
     >>> members = {"a": {"topics": ["t"], "owned": {"t": [0, 1, 2]}}, "b": {"topics": ["t"]}}
@@ -69,13 +69,13 @@ def topics_apart(problem: Problem) -> Problem:
 
 
 def _topic_rows(group: Group) -> tuple[Ints, Bools]:
-    """(P,) rows of partitions whose topics the same members want, -1 nobody; (I, K) which subscriptions want them."""
+    """(P,) rows of partitions whose topics the same members want, -1 for none; (I, K) which subscriptions want them."""
     row, eligible = _topic_kinds(group.wants)
     return row.repeat(group.start[1:] - group.start[:-1]), eligible
 
 
 def _topic_kinds(wants: Bools) -> tuple[Ints, Bools]:
-    """(T,) rows of topics by ``wants`` (K, T), -1 where nobody wants one; (I, K) which subscriptions want them."""
+    """(T,) rows of topics by ``wants`` (K, T), -1 if no member wants one; (I, K) which subscriptions want them."""
     wants = wants.T
     packed = np.ascontiguousarray(np.packbits(wants, axis=1))
     # Any topic of a kind will do for ``first``.
@@ -88,7 +88,7 @@ def _topic_kinds(wants: Bools) -> tuple[Ints, Bools]:
 
 
 def _rack_cells(racks: Racks, row: Ints, column: Ints, eligible: Bools) -> tuple[Ints, Ints, Bools, Bools | None, bool]:
-    """Rows, columns and cells told apart by racks too, the cells that miss one, and True; as they were if too many."""
+    """Rows, columns and cells kept apart by racks too, the cells that miss one, and True; as they were if too many."""
     sets, places = len(racks.sets) + 1, len(racks.names) + 1
     rows, new_row = distinct_kinds(np.where(row >= 0, row * sets + racks.set_of + 1, NOBODY))
     columns, new_column = distinct_kinds(column * places + racks.of_member + 1)

@@ -1,4 +1,4 @@
-"""What is asked of the exact solver, and between what bounds the answer must stay.
+"""The exact solver's question, and the bounds between which the answer must stay.
 
 The problem: goals in an order of importance, each a sum of convex costs on a table of rows by columns
 (``partition_classes``) and on the members' loads. There are two ways to keep the order, and both are described here.
@@ -33,7 +33,7 @@ UNIT_MAX: Final = 1 << 34
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What is asked: like partitions as rows (I of them), like members as columns (J of them).
+    """The question: like partitions as rows (I of them), like members as columns (J of them).
 
     row, column
         (P,) each partition's row, -1 where nobody wants it; (M,) each member's column.
@@ -80,7 +80,7 @@ class Problem:
 
     @cached_property
     def unit(self) -> Numbers:
-        """(M,) what the square of a load costs each member; see ``units``."""
+        """(M,) the cost of the square of a load at each member; see ``units``."""
         return units(self.capacity)
 
 
@@ -99,7 +99,7 @@ def units(capacity: Ints) -> Numbers:
 
 
 def weights(order: Order, partitions: int, members: int, unit: int = 0) -> Mapping[Goal, int]:
-    """What one unit of each goal weighs.
+    """The weight of one unit of each goal.
 
     unit
         The largest unit of a load's cost where capacities differ; 0 where all are equal and half squares are counted.
@@ -123,7 +123,7 @@ def weights(order: Order, partitions: int, members: int, unit: int = 0) -> Mappi
 
 @dataclass(frozen=True, eq=False)
 class OptimalFace:
-    """What all plans have in common that are best so far.
+    """The common part of all plans that are best so far.
 
     column, low, high
         (M,) each member's column; the fewest and most partitions that it gets.

@@ -38,7 +38,7 @@ def capped(own: Ints, low: Ints, high: Ints, part: Ints, spare: Ints, worth: Int
 
 
 def given_up_in_turn(member: Ints, cap: Ints, topic: Ints, worth: Ints) -> Ints:
-    """(C,) 1 for claims that go first where a member must give some up: of each topic as few as can be in all, else 0.
+    """(C,) 1 for claims that go first if a member must give some up: of each topic as few as can be in all, else 0.
 
     member, cap
         (C,) whose claim each is; (M,) how many stay.
@@ -68,7 +68,7 @@ def given_up_in_turn(member: Ints, cap: Ints, topic: Ints, worth: Ints) -> Ints:
 
 
 def first_ones(kind: Ints, cap: Ints, order: tuple[Ints, ...]) -> Bools:
-    """(C,) which claims stay where each kind keeps ``cap`` of its own, the first in ``order``.
+    """(C,) which claims stay if each kind keeps ``cap`` of its own, the first in ``order``.
 
     kind
         (C,) the kind of each claim: its member, for example. cap (kinds,) how many stay.

@@ -23,7 +23,7 @@ Proof = dict[Goal, str]
 
 
 def best(group: Group, order: tuple[str, ...] = DEFAULT, cooperative: bool = False) -> Answer:
-    """The plan that is best for the goals in their order, with what is proved of it.
+    """The plan that is best for the goals in their order, with the proofs about it.
 
     cooperative
         Whether what changes hands is withheld for a round, after which nobody knows any more of stale claims.
@@ -49,7 +49,7 @@ def best(group: Group, order: tuple[str, ...] = DEFAULT, cooperative: bool = Fal
 
 
 def _without_classes(group: Group, order: Order, wide: bool) -> tuple[Ints, Proof] | None:
-    """Owners (P,) and the proof where classes take longer than the plan, or are too many (``wide``); None elsewhere."""
+    """Owners (P,) and the proof if classes take longer than the plan, or are too many (``wide``); None elsewhere."""
     uniform = group.equal_capacities and len(group.subscriptions) == 1 and RACKS not in order
     if uniform and order[:1] == (BALANCE,) and (MOVES not in order or not len(group.claims.member)):
         return _one_deal(group), dict.fromkeys(order, "optimal")
@@ -69,7 +69,7 @@ def _one_deal(group: Group) -> Ints:
 
 
 def _on_classes(problem: Problem, order: Order) -> tuple[Ints, Proof]:
-    """Owners (P,) and the proof, goal after goal; where spread is a goal and still open, by the network."""
+    """Owners (P,) and the proof, goal after goal; if spread is a goal and still open, by the network."""
     quick, shown = _quick(problem, order)
     if SPREAD not in order or _is_best_spread(problem, quick, shown):
         return quick, shown
@@ -88,7 +88,7 @@ def _on_classes(problem: Problem, order: Order) -> tuple[Ints, Proof]:
 
 
 def _quick(problem: Problem, order: Order) -> tuple[Ints, Proof]:
-    """The plan goal after goal: spread is tried where it is free, racks count unless they make too large a table."""
+    """The plan goal after goal: spread is tried if it is free, racks count unless they make too large a table."""
     shown = len(order) if problem.racks_told else order.index(RACKS)
     left_out = (SPREAD,) if problem.racks_told else (SPREAD, RACKS)
     owner = solve(problem, tuple(goal for goal in order if goal not in left_out) or (BALANCE,))
@@ -96,7 +96,7 @@ def _quick(problem: Problem, order: Order) -> tuple[Ints, Proof]:
 
 
 def _is_best_spread(problem: Problem, owner: Ints, shown: Proof) -> bool:
-    """Whether other goals are shown to be best, and no plan whatever is better spread: each topic n / m or one more."""
+    """Whether other goals are shown to be best, and no plan at all is better spread: each topic n / m or one more."""
     if "heuristic" in shown.values() or not problem.equal:
         return False
     wanted = np.flatnonzero(problem.row >= 0)
@@ -129,12 +129,12 @@ def _home(group: Group, problem: Problem, order: Order, owner: Ints, cooperative
 
 
 def _held_later(problem: Problem, owner: Ints) -> Ints:
-    """(P,) who holds what in the second cooperative round: nobody what changes hands while somebody claims it."""
+    """(P,) the owners in the second cooperative round: none for moving partitions that others still claim."""
     return np.where((owner != problem.claim) & problem.contested, NOBODY, owner)
 
 
 def _on_network(problem: Problem, order: Order, start: Ints, home: bool = False) -> Ints | None:
-    """A plan that is best for the goals, and if ``home`` most then come home; None where the network is too large.
+    """A plan that is best for the goals, and if ``home`` most then come home; None if the network is too large.
 
     start
         (P,) some plan that is fair.

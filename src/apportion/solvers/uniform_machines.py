@@ -29,7 +29,7 @@ EFFORT: Final = 2_000_000
 
 @dataclass(frozen=True, eq=False)
 class Machines:
-    """What is to be shared among members of different capacity.
+    """The partitions to be shared among members of different capacity.
 
     lag, past
         (P,) messages; who had the partition and may have it again, -1 nobody.
@@ -170,7 +170,7 @@ def _swap(owner: Ints, burden: list[int], p: int, q: int, lags: list[int], units
 
 
 def _bring_back(machines: Machines, owner: Ints, burden: list[int], limit: int) -> None:
-    """Exchange what a past owner lacks for what it has of others, where nobody's burden passes the limit."""
+    """Exchange a past owner's lost partitions for others' that it has, if no member's burden passes the limit."""
     units, lags, past = machines.unit.tolist(), machines.lag.tolist(), machines.past
     for p in np.flatnonzero((past != NOBODY) & (past != owner)).tolist():
         home, holder = int(past[p]), int(owner[p])

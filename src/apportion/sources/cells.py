@@ -1,4 +1,4 @@
-"""What the cells of a printed row mean: a whole number, nothing, or figures that the row's own sum decides.
+"""The meaning of a printed row's cells: a whole number, nothing, or figures that the row's own sum decides.
 
 People's tools write ``9,100``, ``9.100``, ``9 100``, ``9100.0`` for one number and ``NULL``, ``N/A``, ``?`` for none.
 A figure that is not plain is read if LAG = END - CURRENT holds for exactly one reading; any other one is not read, so

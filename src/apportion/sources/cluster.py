@@ -1,4 +1,4 @@
-"""What a capture asks a running cluster: partitions, racks, log ends, and records where Spark has no connector.
+"""A capture's requests to a running cluster: partitions, racks, log ends, and records if Spark has no connector.
 
 All through kafka-python. Every error becomes one sentence that names the broker, never the password.
 """
@@ -68,7 +68,7 @@ class Cluster:
         self.bootstrap, self._admin = bootstrap, admin
 
     def forget_coordinator(self, group: str) -> None:
-        """Ask anew who coordinates a group, next time: the client keeps its answer though that broker is gone."""
+        """Ask again who coordinates a group, next time: the client keeps its answer though that broker is gone."""
         from kafka.protocol.metadata import CoordinatorType
 
         self._admin._manager.cluster._coordinators.pop((CoordinatorType.GROUP, group), None)
@@ -149,7 +149,7 @@ def connect(bootstrap: str, properties: Properties | None = None, **settings: An
 
 
 def opened(kind: type[Client], bootstrap: str, properties: Properties, **settings: Any) -> Client:
-    """A client of kafka-python; where it finds that nobody answers, its thread and sockets end with it."""
+    """A client of kafka-python; if no broker answers, its thread and sockets end with it."""
     client = kind.__new__(kind)
     try:
         client.__init__(  # type: ignore[misc]  # the object is needed where this raises
@@ -220,7 +220,7 @@ def partition_of_group(group: str, partitions: int) -> int:
 
 
 def topic_id_text(topic_id: Any) -> str | None:
-    """A topic's id in 22 characters; None where the broker gave none, or the zero id."""
+    """A topic's id in 22 characters; None if the broker gave none, or the zero id."""
     if topic_id is None:
         return None
     raw = UUID(str(topic_id)).bytes
@@ -228,7 +228,7 @@ def topic_id_text(topic_id: Any) -> str | None:
 
 
 def patiently(bootstrap: str, ask: Callable[[], Answer], patience_ms: int = PATIENCE_MS) -> Answer:
-    """What ``ask`` returns; asked again where Kafka says that it will know soon, as while a coordinator loads its log.
+    """The result of ``ask``; asked again if Kafka says that it will know soon, as while a coordinator loads its log.
 
     Raises
         Unavailable: no answer in ``patience_ms``, or one that asking again does not mend.
@@ -272,7 +272,7 @@ def sentences(bootstrap: str) -> Iterator[None]:
 
 
 def _silence(bootstrap: str) -> str:
-    """Why nobody answered: kafka-python does not tell a refused login from a missing broker, but a socket does."""
+    """Why there was no answer: kafka-python reports a refused login as a missing broker, but a socket does not."""
     for server in bootstrap.split(","):
         host, _, port = server.strip().rpartition(":")
         try:

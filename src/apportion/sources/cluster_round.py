@@ -60,7 +60,7 @@ class TopicLog:
     stable: Longs | None = None
 
     def rows(self, numbers: Longs) -> tuple[Longs, Bools]:
-        """Where partitions stand among those of the log, and whether they do."""
+        """The index of partitions among those of the log, and whether they are there."""
         rows = np.minimum(np.searchsorted(self.number, numbers), len(self.number) - 1)
         known: Bools = self.number[rows] == numbers
         return rows, known
@@ -73,7 +73,7 @@ class TopicLog:
         return TopicColumns(self.number, self.begin, self.end, np.full(len(which), UNKNOWN), list(lists), which)
 
     def held_back(self) -> dict[int, int]:
-        """Partition number to its last stable offset, where a transaction is open: it is below the log's end."""
+        """Partition number to its last stable offset, if a transaction is open: it is below the log's end."""
         if self.stable is None:
             return {}
         rows = np.flatnonzero((self.stable != UNKNOWN) & (self.stable < self.end))
@@ -101,13 +101,13 @@ class DescribedGroup:
 
 
 def held_back(group: DescribedGroup, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
-    """(topic, partition) of a group to the last stable offset, where a transaction is open."""
+    """(topic, partition) of a group to the last stable offset, if a transaction is open."""
     return {(t, p): stable for t in group.topics if t in logs for p, stable in logs[t].held_back().items()}
 
 
 @dataclass
 class Round:
-    """What one look came to.
+    """The result of one look.
 
     at, ended
         Seconds since 1970, when the log ends had been asked for, and when all was there.
@@ -148,11 +148,11 @@ class Round:
 
     @property
     def leaderless(self) -> int:
-        """Partitions of ``__consumer_offsets`` that nobody can read now: no leader, or one that does not answer."""
+        """Partitions of ``__consumer_offsets`` that cannot be read now: no leader, or one that does not answer."""
         return sum(leader < 0 or leader in self.away for leader, _ in self.leaders.values())
 
     def listed(self, group: str) -> bool:
-        """Whether whoever coordinates a group of this name listed its groups: one that is not among them is gone."""
+        """Whether the coordinator of a group of this name listed its groups: one that is not among them is gone."""
         if not self.leaders:
             return self.listed_all
         leader, _ = self.leaders.get(partition_of_group(group, len(self.leaders)), (-1, -1))
@@ -175,7 +175,7 @@ def look(cluster: Cluster, make: Callable[[Any], Look] | None = None) -> Round:
 
 
 class Look:
-    """The requests of one look, sent side by side where they do not need each other's answers."""
+    """The requests of one look, sent side by side if they do not need each other's answers."""
 
     def __init__(self, admin: Any) -> None:
         self.admin, self.round = admin, Round()
@@ -218,7 +218,7 @@ class Look:
         return [topic for topic in topics if topic.name not in INTERNAL]
 
     def _failed(self, error: Exception, missing: str = "", names: Iterable[str] = ()) -> None:
-        """Note what was not told, of a broker or of groups, and why; a single log's ends are unknown as they are."""
+        """Note a missing answer, of a broker or of groups, and why; a single log's ends are unknown as they are."""
         why = in_words(error)
         if missing:
             self.round.troubles.append(f"{missing}: {why}.")
@@ -267,7 +267,7 @@ class Look:
         return descriptions
 
     async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:
-        """Group to (topic, partition) to the next offset to read; what was never committed is left out."""
+        """Group to (topic, partition) to the next offset to read; partitions without a commit are left out."""
         from kafka.protocol.consumer import OffsetFetchRequest
 
         group_request = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -350,7 +350,7 @@ class Look:
     # -- one request ------------------------------------------------------------------------------------------------
 
     def _start(self, request: Any, node: int | None) -> Any:
-        """A request on its way: it is sent beside the others."""
+        """A request on its way: it is sent next to the others."""
         from kafka import errors
         from kafka.future import Future
 
@@ -362,7 +362,7 @@ class Look:
             return Future().failure(errors.NodeNotReadyError(node))
 
     async def _answer(self, future: Any, missing: str, names: Iterable[str] = ()) -> Any:
-        """Its answer; None where the broker gave none, which is noted."""
+        """Its answer; None if the broker gave none, which is noted."""
         from kafka import errors
 
         try:
@@ -439,7 +439,7 @@ _WORDS: Final = {
 
 
 def in_words(error: Any) -> str:
-    """Why a broker did not tell something, as the end of a sentence."""
+    """Why a broker did not report something, as the end of a sentence."""
     for kind in type(error).__mro__:
         if kind.__name__ in _WORDS:
             return _WORDS[kind.__name__]

@@ -38,7 +38,7 @@ class Connection:
 
 
 def connection(bootstrap: str | None, command_config: str | None, context: str | None) -> Connection:
-    """What the options mean, completed from the environment and the config file.
+    """The meaning of the options, completed from the environment and the config file.
 
     Raises
         BadInput where the config file is wrong; ApportionError where nothing names a server.
@@ -80,7 +80,7 @@ def config_path() -> Path:
 
 
 def _context(name: str | None) -> dict[str, Any]:
-    """The context that is meant, checked; empty where none is."""
+    """The context that is meant, checked; empty if none is."""
     path = config_path()
     raw = _read(path)
     if name is None:
@@ -110,7 +110,7 @@ def _checked(chosen: Any, where: str) -> dict[str, Any]:
 
 
 def _kind(value: Any) -> str:
-    """A value without what it says, which may be a secret."""
+    """A value without its text, which may be a secret."""
     return f"a value of type {type(value).__name__}"
 
 

@@ -1,4 +1,4 @@
-"""A dump of ``__consumer_offsets`` read without Spark: its groups as they stand, and what they remember."""
+"""A dump of ``__consumer_offsets`` read without Spark: its groups as they are now, and their history."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, rea
 
 
 def sighted(group: GroupHistory) -> Sighting:
-    """One group as it stands at the newest records."""
+    """One group as it is at the newest records."""
     present, seen = group.present, build(_as_live(group))
     if present is None:
         return Sighting(seen)
@@ -33,7 +33,7 @@ def sighted(group: GroupHistory) -> Sighting:
 
 
 def _as_live(group: GroupHistory) -> dict[str, Any]:
-    """group.json with the partitions that a live cluster's has: of topics that nobody wants, those committed alone.
+    """group.json with the partitions that a live cluster's has: of topics that no member wants, those committed alone.
 
     So does ``kafka-consumer-groups``, which lists what is assigned or committed. Replays need the others too.
     """
@@ -55,7 +55,7 @@ def next_offsets(path: str | Path) -> dict[int, int]:
 
 
 def load_histories(path: str | Path) -> GroupHistories:
-    """All groups of a dump with their histories; records that nobody can read are left out here."""
+    """All groups of a dump with their histories; unreadable records are left out here."""
     from apportion.sources import dump_files
 
     files = dump_files.find(path)
@@ -251,12 +251,12 @@ def read_world(
 
 
 def _filled(logs: Mapping[str, int | None]) -> list[tuple[bool, int]]:
-    """What tells which of two samples of one moment counts, whatever file they are in."""
+    """The order that decides which of two samples of one moment counts, in any file."""
     return [(value is not None, value or 0) for value in logs.values()]
 
 
 def _samples(files: Iterable[Source]) -> EndSamples:
-    """Every sample that tells of what it is, and of when."""
+    """Every sample that says which log it is of, and of when."""
     rows = (row for file in files for row in _rows(file, "ENDS"))
     return EndSamples.ordered(
         (row["topic"], row["partition"], (row["at"], row["begin"], row["end"]))

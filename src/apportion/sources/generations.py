@@ -1,4 +1,4 @@
-"""What no request tells of a live cluster's groups, and their records do: a classic generation, and rebalances.
+"""The facts of a live cluster's groups that only their records show: a classic generation, and rebalances.
 
 A group's records are all in one partition of ``__consumer_offsets``, by the hash of its name.
 """
@@ -20,7 +20,7 @@ MOST_RECORDS: Final = 500_000
 
 
 def newest_generations(cluster: Cluster, connection: Connection, groups: Sequence[str]) -> dict[str, int]:
-    """Group to its generation, as far as ``__consumer_offsets`` tells it and is short enough to be read.
+    """Group to its generation, as far as ``__consumer_offsets`` shows it and is short enough to be read.
 
     Raises
         Unavailable: no broker answers, or this user may not read ``__consumer_offsets``.

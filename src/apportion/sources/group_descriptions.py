@@ -1,4 +1,4 @@
-"""What a coordinator tells of one group, by its protocol: members, what they want and hold, state and epoch."""
+"""A coordinator's facts about one group, by its protocol: members, topics, partitions, state and epoch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLASSIC: Final = 0
 
 
 def kind_of(group: Mapping[str, Any]) -> str:
-    """A listed group's kind; an older broker tells none."""
+    """A listed group's kind; an older broker gives none."""
     return str(group.get("group_type") or "classic").lower()
 
 
@@ -49,7 +49,7 @@ def request(kind: str, names: Sequence[str]) -> Any:
 
 
 def facts_of(kind: str, group: Any) -> dict[str, Any]:
-    """What the answer to ``request`` says of one group."""
+    """The facts about one group in the answer to ``request``."""
     if kind == "classic":
         return classic_facts(group)
     fields = group.to_dict()
@@ -57,7 +57,7 @@ def facts_of(kind: str, group: Any) -> dict[str, Any]:
 
 
 def classic_facts(group: Any) -> dict[str, Any]:
-    """What DescribeGroups tells of one group: state, protocol, members by id, the topics that they name or hold."""
+    """DescribeGroups about one group: state, protocol, members by id, the topics that they name or hold."""
     members, sentences, assigned_data = {}, [], []
     for member in group.members:
         fields = {
@@ -80,7 +80,7 @@ def classic_facts(group: Any) -> dict[str, Any]:
 
 
 def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
-    """What a member wants and holds; while the group rebalances a broker tells what it holds alone, or neither."""
+    """A member's topics and partitions; while the group rebalances a broker reports the latter alone, or neither."""
     subscription = read_subscription(metadata) if metadata else None
     assigned = read_assignment(assignment) if assignment else None
     owned = _by_topic(assigned.partitions) if assigned else {}
@@ -94,7 +94,7 @@ def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
 
 
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
-    """What ConsumerGroupDescribe tells of a KIP-848 group."""
+    """ConsumerGroupDescribe about a KIP-848 group."""
     members: dict[str, dict[str, Any]] = {}
     carriers = [(_seat(member), part) for member, part in readable(group["members"])]
     group = {**group, "members": [member for member in group["members"] if not carried_by(member)]}

@@ -1,4 +1,4 @@
-"""What ``kaf group describe`` prints, as the rows and facts that other tools' tables hold.
+"""The output of ``kaf group describe``, as the rows and facts that other tools' tables hold.
 
 It indents instead of repeating: topics below ``Offsets:``, members below ``Members:``, each with its own small tables.
 The blanks before a line are not needed: what people paste has often lost them.
@@ -24,7 +24,7 @@ _LIKE_HELD: Final = re.compile(r"\s*\S+\s+\[[0-9].*")
 
 
 def is_kaf(lines: Sequence[str]) -> bool:
-    """Whether the lines are what kaf prints of a group."""
+    """Whether the lines are kaf's output for a group."""
     heads = {line.partition(":")[0] for line in lines if line.startswith(("Group ID:", "Offsets:"))}
     return len(heads) == 2
 

@@ -74,7 +74,7 @@ def read(
 
 
 class _LookAtSome(Look):
-    """The requests of some groups, or of all, and of the topics that they read; what is not told ends the look.
+    """The requests of some groups, or of all, and of the topics that they read; a missing answer ends the look.
 
     leave_refused
         Groups that this user may not look at are left out where all are asked for.
@@ -90,7 +90,7 @@ class _LookAtSome(Look):
 
     @property
     def undescribed(self) -> Set[str]:
-        """Groups that were listed, and not there any more when they were asked for, or not as what they were."""
+        """Groups that were listed, and gone when they were asked for, or of another kind."""
         return self.chosen.keys() - self.round.groups.keys() - self.round.unknown.keys()
 
     def _choose(self, listed: Mapping[str, ListedGroup]) -> Mapping[str, ListedGroup]:
@@ -113,7 +113,7 @@ class _LookAtSome(Look):
 def _behind_markers(
     cluster: Cluster, groups: Iterable[DescribedGroup], logs: Mapping[str, TopicLog]
 ) -> dict[Place, int]:
-    """From which commit on nothing but markers of transactions stands at a log's end.
+    """The commit from which on only markers of transactions are at a log's end.
 
     Logs are looked at where some group is one or two offsets behind, from the newest of such commits on, as far as this
     user may read them.
@@ -130,7 +130,7 @@ def _behind_markers(
 
 
 def sighted(described: DescribedGroup, logs: Mapping[str, TopicLog], read_at: Mapping[Place, int]) -> Sighting:
-    """A described group with its offsets; who stands before markers alone, from ``read_at`` on, has read all."""
+    """A described group with its offsets; one that is before markers alone, from ``read_at`` on, has read all."""
     shape = shape_of(described, logs)
     offsets = offsets_of(shape, described.committed, logs)
     for p, (topic, number) in enumerate(shape.name_of(p) for p in range(shape.P)) if read_at else ():
@@ -140,7 +140,7 @@ def sighted(described: DescribedGroup, logs: Mapping[str, TopicLog], read_at: Ma
 
 
 def seen_with(described: DescribedGroup, group: Group, logs: Mapping[str, TopicLog]) -> Sighting:
-    """The group with what its coordinator told besides."""
+    """The group with its coordinator's further facts."""
     told = {name: described.facts[name] for name in _TOLD if name in described.facts}
     return Sighting(group, coordinator=described.coordinator, stable=held_back(described, logs), **told)
 
@@ -186,7 +186,7 @@ def _columns(numbers: Longs, log: TopicLog | None) -> TopicColumns:
 
 
 def offsets_of(group: Group, committed: Committed, logs: Mapping[str, TopicLog]) -> Offsets:
-    """What the group committed, and where the logs of its partitions begin and end."""
+    """The group's commits, and where the logs of its partitions begin and end."""
     begin, end, commits, lag = (np.full(group.P, UNKNOWN, dtype=np.int64) for _ in range(4))
     number = group.number.tolist()
     for t, topic in enumerate(group.topics):

@@ -1,4 +1,4 @@
-"""What a folder remembers: the groups and histories of a dump or of the pipeline's tables, whichever it is."""
+"""A folder's memory: the groups and histories of a dump or of the pipeline's tables, whichever it is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def load_histories(path: str | Path) -> GroupHistories:
 
 
 def next_offsets(path: str | Path) -> dict[int, int]:
-    """Partition of ``__consumer_offsets`` to the first offset behind what the folder has, for whoever reads on."""
+    """Partition of ``__consumer_offsets`` to the first offset behind the folder's records, to read on from."""
     offsets: dict[int, int] = reader_of(path).next_offsets(path)
     return offsets
 

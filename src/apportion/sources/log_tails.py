@@ -1,4 +1,4 @@
-"""What stands at a log's end where a group is one or two offsets behind: messages, or markers of transactions.
+"""The end of a log if a group is one or two offsets behind: messages, or markers of transactions.
 
 A marker that ends a transaction takes an offset and is never given to an application. Who commits the offset behind its
 last message stays one behind it, which no offset tells from a message that nobody reads. The heads of the last batches
@@ -22,7 +22,7 @@ PLACES_MAX: Final = 200
 
 @dataclass(frozen=True)
 class Tail:
-    """What a log has from some offset on.
+    """The content of a log from some offset on.
 
     first
         The first offset from there on that may be a message.
@@ -39,7 +39,7 @@ Place = tuple[str, int]
 
 
 def tails(cluster: Cluster, places: Mapping[Place, int]) -> dict[Place, Tail]:
-    """The tails of some logs from an offset each; what this user may not read, or no leader told, is left out.
+    """The tails of some logs from an offset each; logs that this user may not read, or no leader gave, are left out.
 
     Raises
         Unavailable: no broker answers.
@@ -101,7 +101,7 @@ def _request(places: Mapping[Place, int]) -> Any:
 
 
 def tail_of(records: bytes, first: int, aborted: Iterable[tuple[int, int]]) -> Tail:
-    """What batches of records have from an offset on.
+    """The content of batches of records from an offset on.
 
     records
         As a broker gives them, the last one perhaps cut off.

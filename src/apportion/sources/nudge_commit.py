@@ -22,7 +22,7 @@ YOUNG_S: Final = 600.0
 
 @dataclass(frozen=True)
 class Nudge:
-    """One that stands: the topic it is committed on, when it was made (milliseconds), and whether a leader took it."""
+    """One that is valid: the topic of its commit, when it was made (milliseconds), and whether a leader took it."""
 
     topic: str
     at_ms: int
@@ -35,7 +35,7 @@ class Nudge:
 
 
 def newest(admin: Any, group: str) -> Nudge | None:
-    """The newest nudge of a group; None where there is none."""
+    """The newest nudge of a group; None if there is none."""
     offsets = admin.list_group_offsets({group + SUFFIX: None})[group + SUFFIX]
     nudges = [Nudge(part.topic, at.offset, at.metadata == HEEDED) for part, at in offsets.items() if at.offset >= 0]
     return max(nudges, key=lambda nudge: nudge.at_ms, default=None)

@@ -59,7 +59,7 @@ def whole_groups(connection: Connection) -> WholeLog:
 
 
 def _read(connection: Connection, partition: int, end: int) -> dict[str, list[GroupRecord]] | None:
-    """The groups of one partition; None where an offset is missing."""
+    """The groups of one partition; None if an offset is missing."""
     groups: dict[str, list[GroupRecord]] = {}
     due = 0
     settings = connection.properties.settings

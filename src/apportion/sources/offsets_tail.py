@@ -25,7 +25,7 @@ AT_ONCE: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class TailRecord:
-    """One record of ``__consumer_offsets``: where it stands, when it was written (ms), its bytes."""
+    """One record of ``__consumer_offsets``: where it is, when it was written (ms), its bytes."""
 
     partition: int
     offset: int

@@ -68,7 +68,7 @@ def _newest_version(table: Path) -> list[Path]:
 
 
 def check(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ()) -> dict[str, str]:
-    """What the file stores each column as: the Arrow type's name, or ``INT96``.
+    """The file's type of each column: the Arrow type's name, or ``INT96``.
 
     filled
         Columns that must have a value in each row.
@@ -93,7 +93,7 @@ def check(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ()
 
 
 def _check_values(file: Path, name: str, needed: str, filled: bool, groups: list[Any]) -> None:
-    """Refuse nulls where none can be, and numbers too large for their column; without statistics all is believed."""
+    """Refuse nulls in columns without them, and numbers too large for a column; without statistics all is believed."""
     nulls = sum(stats.null_count or 0 for stats in groups)
     if filled and nulls:
         raise BadInput(f"{file}, column {name}", f"null in {count(nulls, 'row')}", "a value in each row")
@@ -143,7 +143,7 @@ def read(file: Path, columns: Mapping[str, Check], filled: Collection[str] = ())
 
 
 def _unpacked(file: Path, columns: Mapping[str, Check]) -> pa.Table:
-    """The columns, if they fit the memory that a file may take: a few bytes can stand for gigabytes.
+    """The columns, if they fit the memory that a file may take: a few bytes can mean gigabytes.
 
     The footer is asked first, then the sum after each row group. Millions of rows may name one value, which no size in
     a footer counts, so of a small file values stay a dictionary until their sum is known; a large one would take three

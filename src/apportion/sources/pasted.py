@@ -44,7 +44,7 @@ class _PastedMember:
 
 @dataclass
 class _Seen:
-    """One group as its tables tell of it, line by line."""
+    """One group from its tables, line by line."""
 
     name: str
     partitions: dict[str, dict[int, dict[str, int]]] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class _Seen:
 
     @property
     def members(self) -> dict[str, _PastedMember]:
-        """Members by id, with the host where several have the same: ids are cut, or are none of Kafka's."""
+        """Members by id, with the host if several have the same: ids are cut, or are none of Kafka's."""
         return {
             member_id if len(hosts) == 1 else f"{member_id}@{host}": member
             for member_id, hosts in self.by_host.items()
@@ -132,7 +132,7 @@ def groups_in(content: bytes, name: str = "text", whole: bool = True) -> list[Si
 def groups_of(
     events: Iterable[Event], name: str, whole: bool = True, text: str = "", unit: str = "line"
 ) -> list[Sighting]:
-    """Every group that rows, facts and sentences tell of; the rest as in ``groups_in``.
+    """Every group in the rows, facts and sentences; the rest as in ``groups_in``.
 
     text
         Where they come from, to say what is in it if there is no group.
@@ -168,7 +168,7 @@ class _Reader:
         return self.groups.setdefault(name, _Seen(name))
 
     def take(self, event: Event) -> None:
-        """Add what one event tells."""
+        """Add one event's facts."""
         if isinstance(event, Unread):
             if event.error is not None and self.whole:
                 raise event.error
@@ -235,7 +235,7 @@ class _Reader:
         _take(group, row.header.kind, fields, f"{self.name}, {self.unit} {row.line}")
 
     def nothing(self, text: str) -> BadInput:
-        """Why no group was read: what of the text comes nearest to one."""
+        """Why no group was read: the part of the text that comes nearest to one."""
         if self.left_out:
             return BadInput(self.name, self.left_out[0], _NEEDED)
         if self._headers:
@@ -249,7 +249,7 @@ _NEEDED: Final = "the tables that --describe prints, each with its header and a 
 
 
 def _take(group: _Seen, kind: str, row: Fields, where: str) -> None:
-    """Add what a row tells to its group."""
+    """Add a row's facts to its group."""
     if kind == "state":
         group.state = _known(row["STATE"])
         group.assignor = _known(row.get("ASSIGNMENT-STRATEGY"))
@@ -373,7 +373,7 @@ def _is_id(text: str) -> bool:
 
 
 def _short_of(group: _Seen) -> Iterator[str]:
-    """Where a summary counts more than the rows below it tell."""
+    """A summary that counts more than the rows below it show."""
     lag = sum(known.get("lag", 0) or max(known.get("end", 0) - known.get("committed", _INT64), 0)
               for known in group.listed.values())  # fmt: skip
     if group.told_lag is not None and group.told_lag != lag:
@@ -381,7 +381,7 @@ def _short_of(group: _Seen) -> Iterator[str]:
 
 
 def _sighted(group: _Seen, left_out: Sequence[str]) -> Sighting:
-    """The group as group.json, and what the text does not tell of it."""
+    """The group as group.json, and the facts that the text leaves open."""
     topics = {
         topic: [{"partition": number, **known} for number, known in sorted(entries.items())]
         for topic, entries in sorted(group.partitions.items())
@@ -409,7 +409,7 @@ def _sighted(group: _Seen, left_out: Sequence[str]) -> Sighting:
 
 
 def _untold(group: _Seen, held_unnamed: int) -> Iterator[str]:
-    """What the text leaves open about a group's members."""
+    """The facts about a group's members that the text leaves open."""
     unnamed = (group.told_members or 0) - len(group.members)
     if unnamed > 0:
         yield f"The listing does not show {unnamed} of the members. Add the output of --members --verbose."
@@ -459,7 +459,7 @@ def _gaps(listed: Iterable[tuple[str, int]]) -> Iterator[str]:
 
 
 def subscriptions(held: Mapping[str, set[str]], listed: Sequence[str]) -> dict[str, list[str]]:
-    """What each member wants, which the text does not tell: the topics that it holds partitions of.
+    """Each member's topics, which the text does not name: those of the partitions that it holds.
 
     Where all that hold something hold of the same topics, the group is of one mind: then all, idle ones too, want
     every topic that is listed.
@@ -483,7 +483,7 @@ def _whole(row: Fields, column: str, where: str, most: int) -> int:
 
 
 def _offset(row: Fields, column: str, where: str) -> int | None:
-    """An offset or a lag; None where it is unknown, as ``-``, ``unknown`` (0.9) and -1 say."""
+    """An offset or a lag; None if it is unknown, as ``-``, ``unknown`` (0.9) and -1 say."""
     text = _known(row.get(column))
     if text is None:
         return None

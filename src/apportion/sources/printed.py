@@ -190,7 +190,7 @@ def row(line: int, header: Header, cells: Fields) -> Row:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A line that names a group: a sentence, with what it says of the state, a heading, or a prompt."""
+    """A line that names a group: a sentence, with its words about the state, a heading, or a prompt."""
 
     group: str | None
     state: str | None = None
@@ -198,7 +198,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Unread:
-    """Something of a table was not read: ``reason`` says what, and where.
+    """Something of a table was not read: ``reason`` says which part, and where.
 
     error
         Of a row that is spoilt: the error for a caller who must have the whole.
@@ -265,7 +265,7 @@ def _headers_rows(lines: Sequence[str], i: int) -> int:
 
 
 def _unfolded(lines: list[str]) -> list[str]:
-    """The lines as they were before a terminal folded all of them at one width, blank ones where parts of others stood.
+    """The lines as they were before a terminal folded all of them at one width, blank ones for parts of others.
 
     A header tells the width: its first part is as long as any line, and with the parts below it is a longer header.
     """
@@ -347,7 +347,7 @@ def events(lines: Sequence[str], name: str) -> Iterator[Event]:
 
 
 def _summary(lines: Sequence[str], i: int) -> list[SummaryLine]:
-    """The lines of a group's summary as rpk prints it, where one begins at this line."""
+    """The lines of a group's summary as rpk prints it, if one begins at this line."""
     first = _FACT.fullmatch(lines[i][:_MOST_HEADER])
     if first is None or first[1] != "GROUP" or i + 1 == len(lines):
         return []
@@ -496,7 +496,7 @@ def _barred(line: str, bar: str) -> Header | None:
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """The names of columns as they are known here; another tool's name counts where none has the name meant."""
+    """The names of columns as they are known here; another tool's name counts if none has the name meant."""
     names = [_column(cell.upper()) for cell in cells]
     return [name if LOOSE_ALIASES.get(name, name) in names else LOOSE_ALIASES.get(name, name) for name in names]
 
@@ -523,7 +523,7 @@ def _column(word: str) -> str:
 
 
 def _cut(names: Sequence[str]) -> str:
-    """The column whose name the line's end has cut; "" where the last name is whole."""
+    """The column whose name the line's end has cut; "" if the last name is whole."""
     last, before = names[-1], names[-2]
     if last in ORDER or last == "NUMBERS" or before not in ORDER:
         return ""
@@ -532,7 +532,7 @@ def _cut(names: Sequence[str]) -> str:
 
 
 def headerless(lines: Sequence[str]) -> Header | None:
-    """The layout of rows that have lost their header, where their words decide it: what is left is what was read."""
+    """The layout of rows that have lost their header, if their words decide it: the rest is the part that was read."""
     samples = [words for line in lines if 5 <= len(words := line.split(None, 12)) <= 10][:50]
     for names in HEADERLESS:
         header = Header(names)
@@ -545,7 +545,7 @@ def headerless(lines: Sequence[str]) -> Header | None:
 
 
 class _TableRows:
-    """Reads the lines below a header: rows, whole or wrapped, and what only looks like one."""
+    """Reads the lines below a header: rows, whole or wrapped, and lines that only look like one."""
 
     def __init__(self, lines: Sequence[str], name: str, first: Header | None = None) -> None:
         self.lines, self.name, self.first = lines, name, first
@@ -554,7 +554,7 @@ class _TableRows:
         self.last_cell_filled = False
 
     def at(self, i: int, header: Header | None) -> tuple[Event | None, int]:
-        """What stands at a line, and how many lines it takes."""
+        """The kind of a line, and how many lines it takes."""
         line, number = self.lines[i], i + 1
         fields = row_of(line, header) if header is not None else None
         if fields is not None and header is not None:
@@ -573,7 +573,7 @@ class _TableRows:
         return self._no_row(i, header)
 
     def _above(self, line: str, number: int) -> Event | None:
-        """A row above the first header, where sorting or a terminal's scrolling has put it.
+        """A row above the first header, put there by sorting or a terminal's scrolling.
 
         Only a row that names its group is surely of the same table.
         """
@@ -584,7 +584,7 @@ class _TableRows:
         return Unread(number, unread_row(line, number)) if of_a_group and _like_a_row(line) else None
 
     def _no_row(self, i: int, header: Header) -> tuple[Event | None, int]:
-        """What a line below a header is that is no row by itself."""
+        """The kind of a line below a header that is no row by itself."""
         line, number = self.lines[i], i + 1
         if _LEFT_OUT.fullmatch(line[:_SEARCHED]):
             return Unread(number, f"line {number} ({line.strip()[:40]!a}) says that rows are missing"), 1
@@ -611,7 +611,7 @@ class _TableRows:
         return Unread(number, reason, BadInput(f"{self.name}, line {number}", ascii(line[:60]), header.needs()))
 
     def _spoilt(self, line: str, header: Header) -> str:
-        """How a line with signs between its cells fails to be a row; "" where it is prose."""
+        """How a line with signs between its cells fails to be a row; "" if it is prose."""
         cells = _cells(line, header.bar)
         if not (any(map(is_like_a_number, cells)) or cells[0] in self.first_cells):
             return ""
@@ -707,7 +707,7 @@ def _row_of_words(line: str, header: Header) -> Fields | None:
 
 
 def _without_prefix(line: str, header: Header) -> str:
-    """The line without what stands before the first column on the header's line too: of that shape, other letters."""
+    """The line without the text before the first column on the header's line too: of that shape, other letters."""
     before = line[: len(header.prefix)]
     return line[len(before) :] if header.prefix and _shape(before) == _shape(header.prefix) else line
 
@@ -717,7 +717,7 @@ def _shape(text: str) -> str:
 
 
 def _by_position(line: str, starts: Sequence[int]) -> list[str] | None:
-    """The cells of a line whose columns start where the header's do; None where they do not.
+    """The cells of a line whose columns start at the same places as the header's; None if they do not.
 
     Java pads by UTF-16 units, so beyond U+FFFF a letter takes two places.
     """
@@ -752,7 +752,7 @@ def _belongs(row: Fields, header: Header) -> bool:
 
 
 def _is_cut(line: str, header: Header) -> bool:
-    """Whether a line that is no row was one: its partition is where it belongs, by words or by place."""
+    """Whether a line that is no row was one: its partition is in its place, by words or by position."""
     at = header.counted
     if at is None:
         return False
@@ -780,7 +780,7 @@ def _starts_at(line: str, starts: Sequence[int]) -> bool:
 
 
 def unread_row(line: str, number: int) -> str:
-    """What is said of a line that was not read."""
+    """The sentence about a line that was not read."""
     return f"line {number} looks like a row and was not read: {line.strip()[:60]!a}"
 
 

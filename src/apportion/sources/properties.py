@@ -36,7 +36,7 @@ class Properties:
 
     @property
     def protocol(self) -> str:
-        """``security.protocol``, PLAINTEXT where it is not set."""
+        """``security.protocol``, PLAINTEXT if it is not set."""
         protocol = self.settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _PROTOCOLS:
             raise BadInput(f"{self.where}: security.protocol", repr(protocol), "one of " + ", ".join(_PROTOCOLS))
@@ -54,7 +54,7 @@ class Properties:
         return options
 
     def _refuse_providers(self) -> None:
-        """Java resolves ``${file:...}``; sent as it stands, it would be taken for a wrong password."""
+        """Java resolves ``${file:...}``; sent unresolved, it would be taken for a wrong password."""
         if self.settings.get("config.providers"):
             fetched = "values that Java's classes fetch from elsewhere"
             raise BadInput(f"{self.where}: config.providers", fetched, "the values themselves, or PEM files")

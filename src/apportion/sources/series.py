@@ -67,7 +67,7 @@ class FolderSeries:
         return commits
 
     def of(self, group: Group) -> AllSeries:
-        """(topic, partition) to what is known over time, of those partitions of a group of which something is."""
+        """(topic, partition) to the facts known over time, of those partitions of a group that have any."""
         commits = _ordered(self._commits.get(group.name, {}), _newest)
         places = [group.name_of(p) for p in range(group.P)]
         return {

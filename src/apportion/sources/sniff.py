@@ -1,4 +1,4 @@
-"""What an input is, found out from its content: group.json, a folder of records or tables, or pasted text."""
+"""The kind of an input, found out from its content: group.json, a folder of records or tables, or pasted text."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _OURS: Final = frozenset({"version", "group", "groups", "topics", "members", "as
 
 
 def _from_json(content: bytes, name: str, whole: bool = True) -> list[Sighting]:
-    """One group, the ``{"groups": [...]}`` that describe itself writes, or what another tool prints."""
+    """One group, the ``{"groups": [...]}`` that describe itself writes, or another tool's output."""
     from apportion.model.group_json import read_group
     from apportion.model.json_checks import read_json
     from apportion.sources import tool_json
@@ -155,7 +155,7 @@ def _many(raw: dict[str, Any]) -> list[Sighting]:
 
 
 def chosen(groups: list[Sighting], names: list[str]) -> list[Sighting]:
-    """The groups of these names, in the order of the names; all where no name is given."""
+    """The groups of these names, in the order of the names; all if no name is given."""
     if not names:
         return groups
     from apportion.errors import UnknownName
@@ -168,7 +168,7 @@ def chosen(groups: list[Sighting], names: list[str]) -> list[Sighting]:
 
 
 def the_one(groups: list[Sighting], where: str) -> Sighting:
-    """The single group of an input; an error that names the groups where there are more."""
+    """The single group of an input; an error that names the groups if there are more."""
     if len(groups) == 1:
         return groups[0]
     names = ", ".join(repr(group.name) for group in groups[:8]) + (", ..." if len(groups) > 8 else "")

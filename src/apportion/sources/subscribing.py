@@ -1,4 +1,4 @@
-"""Subscriptions that a user states for a group whose source does not tell them."""
+"""Subscriptions that a user states for a group whose source does not give them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apportion.sources.pasted import ASSUMED
 
 
 def subscribed(sighting: Sighting, stated: Sequence[str]) -> Sighting:
-    """The group whose members want what is stated; members that are not named want what they did.
+    """The group whose members want the stated topics; members that are not named want the same as before.
 
     stated
         ``TOPIC,TOPIC`` for all members, ``MEMBER=TOPIC,TOPIC`` for one, by member id, instance id or a client id that

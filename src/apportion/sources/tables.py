@@ -91,7 +91,7 @@ def next_offsets(path: str | Path) -> dict[int, int]:
 
 
 def check_version(folder: Path) -> None:
-    """Refuse the tables of another version; a folder that does not tell is taken as it is."""
+    """Refuse the tables of another version; a folder without a version is taken as it is."""
     try:
         text = (folder / SOURCE).read_bytes()
     except OSError:
@@ -100,7 +100,7 @@ def check_version(folder: Path) -> None:
 
 
 def check_version_of(where: str, text: str | bytes | None) -> None:
-    """Refuse what a build of another version kept beside its tables; None for nothing."""
+    """Refuse the files that a build of another version kept next to its tables; None for nothing."""
     try:
         source = json.loads(text or "null")
     except ValueError:

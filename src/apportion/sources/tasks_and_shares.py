@@ -1,4 +1,4 @@
-"""Share groups and streams groups as their coordinators describe them, told as consumer groups are.
+"""Share groups and streams groups as their coordinators describe them, in the form of consumer groups.
 
 kafka-python knows neither request; both are made from their fields (``apportion.sources.messages``). A streams group's
 member owns the partitions that its active tasks read, and stands with its tasks beside them; a share group's member
@@ -31,7 +31,7 @@ def request(kind: str, names: Sequence[str]) -> Any:
 
 
 def facts(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
-    """What the answer tells of one group: state, epoch, members by id, the topics that they read, tasks or shares.
+    """The answer about one group: state, epoch, members by id, the topics that they read, tasks or shares.
 
     ``roles`` are the members with what they run, keep and warm up, or share; ``as_records``, of a streams group, gives
     the description in the form of the records that would have come to it.

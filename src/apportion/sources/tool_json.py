@@ -81,7 +81,7 @@ def _numbered(events: list[Event]) -> Iterator[Event]:
 
 
 def _events(node: Any, around: Fields, under: str = "") -> Iterator[Event]:
-    """Rows and facts in a document, each with the group and the topic that stand around it.
+    """Rows and facts in a document, each with the group and the topic around it.
 
     under
         The name of the field that holds ``node``.

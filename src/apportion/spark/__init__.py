@@ -1,1 +1,1 @@
-"""The memory of a cluster as tables: `__consumer_offsets` in, who owned what and how far behind out; needs PySpark."""
+"""A cluster's memory as tables: `__consumer_offsets` in, owners and lags out; needs PySpark."""

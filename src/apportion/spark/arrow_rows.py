@@ -48,7 +48,7 @@ BYTES_AT_ONCE: Final = 32 << 20
 
 
 def packed(kind: str, bucket: int, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Rows of a table as some of Spark's; none where there are none."""
+    """Rows of a table as some of Spark's; none if there are none."""
     at_once = max(1, rows.num_rows * PAYLOAD_BYTES // max(1, rows.nbytes))
     for first in range(0, rows.num_rows, at_once):
         sink = pa.BufferOutputStream()
@@ -82,7 +82,7 @@ def unpacked(batches: Batches) -> Iterator[tuple[str, int, pa.Table]]:
 
 
 def distributed(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Rows with their bucket as ``TASK`` beside, packed for each bucket."""
+    """Rows with their bucket as a column ``TASK``, packed for each bucket."""
     bucket = np.asarray(rows[TASK], dtype=np.int64)
     rows = rows.drop_columns([TASK])
     if (bucket[1:] < bucket[:-1]).any():
@@ -126,7 +126,7 @@ def of_kinds(frame: DataFrame, *kinds: str) -> DataFrame:
 
 
 def met(frame: DataFrame, buckets: int, make: Callable[[int, Tables], Iterator[pa.RecordBatch]]) -> DataFrame:
-    """What a function makes of each bucket's rows, all kinds of which meet in one task."""
+    """A function's result for each bucket's rows, all kinds of which meet in one task."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         pieces: dict[int, dict[str, list[pa.Table]]] = {}
@@ -140,7 +140,7 @@ def met(frame: DataFrame, buckets: int, make: Callable[[int, Tables], Iterator[p
 
 
 def cells(frame: DataFrame, make: Callable[[pa.Table], Iterator[pa.RecordBatch]]) -> DataFrame:
-    """What a function makes of a frame's rows, many at a time."""
+    """A function's result for a frame's rows, many at a time."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         for rows in gathered(batches):

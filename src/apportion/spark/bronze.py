@@ -1,4 +1,4 @@
-"""Where a capture keeps what it read: plain files of a local folder, or Delta tables anywhere, each record once.
+"""The storage of a capture's records: plain files of a local folder, or Delta tables anywhere, each record once.
 
     in plain files                     as tables below a URI            in a catalog
     records/batch-000000000.parquet    records                          bronze_records
@@ -76,7 +76,7 @@ class FolderBronze:
         self.location, self._folder, self._staging = location, location.folder, staging
 
     def origin(self) -> Origin | None:
-        """What ``capture.json`` says."""
+        """The content of ``capture.json``."""
         return read_origin(self._folder) if (self._folder / _ORIGIN).exists() else None
 
     def begin(self, origin: Origin) -> None:
@@ -114,7 +114,7 @@ class FolderBronze:
         _sync_checkpoint(checkpoint)
 
     def _keep(self, batch: DataFrame, number: int) -> None:
-        """One batch as one file; nothing to do where it is there already."""
+        """One batch as one file; nothing to do if it is there already."""
         file = self._folder / "records" / f"batch-{number:09d}.parquet"
         if file.exists():
             return
@@ -153,7 +153,7 @@ class FolderBronze:
 
     @contextmanager
     def _drafted(self, name: str) -> Iterator[Path]:
-        """What is written in the block becomes a file of the dump, whole or not at all, and is on the disk then."""
+        """The block's output becomes a file of the dump, whole or not at all, and is on the disk then."""
         file = self._folder / name
         with drafted(file, self._staging) as draft:
             yield draft
@@ -169,7 +169,7 @@ def _as_file(file: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
 
 
 def read_origin(folder: Path) -> Origin:
-    """What ``capture.json`` says; refuses that of another version."""
+    """The content of ``capture.json``; refuses that of another version."""
     file = folder / _ORIGIN
     try:
         text = file.read_text(encoding="utf-8")
@@ -228,7 +228,7 @@ def _sync_checkpoint(checkpoint: Path) -> None:
 
 
 class LakeBronze:
-    """Tables below a URI or in a catalog: records by Structured Streaming, with its checkpoint beside them."""
+    """Tables below a URI or in a catalog: records by Structured Streaming, with its checkpoint next to them."""
 
     def __init__(
         self, spark: SparkSession, location: Location, tables: lake.Tables, checkpoint: str, held: lock.Held
@@ -241,12 +241,12 @@ class LakeBronze:
         """Records that were there when ``take`` began, if all of them are of batches that were finished."""
 
     def origin(self) -> Origin | None:
-        """What the first capture wrote."""
+        """The first capture's files."""
         text = lake.Manifest.read(self._spark, self._tables, CAPTURE).texts.get(_ORIGIN)
         return None if text is None else _origin_of(f"{self.location}: {_ORIGIN}", text)
 
     def begin(self, origin: Origin) -> None:
-        """Keep it beside the tables."""
+        """Keep it next to the tables."""
         lake.Manifest({}, {_ORIGIN: json.dumps(asdict(origin))}).write(self._spark, self._tables, CAPTURE)
 
     def holds_records(self) -> bool:
@@ -260,7 +260,7 @@ class LakeBronze:
         return bool(self._batches("offsets"))
 
     def position(self) -> dict[int, int]:
-        """By the newest commit of the checkpoint, read by Spark: whatever it can write, it can read."""
+        """By the newest commit of the checkpoint, read by Spark: it can read all that it can write."""
         return _position(self._checkpoint, self._batches)
 
     def _batches(self, name: str) -> dict[int, str]:

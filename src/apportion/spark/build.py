@@ -1,4 +1,4 @@
-"""A build: from records to tables, by the same jobs wherever Spark runs, of all records or of what is new.
+"""A build: from records to tables, by the same jobs wherever Spark runs, of all records or of the new ones.
 
     look -> decode new records -> logs of topics -> rows of groups -> plans, dealt by structure -> write, publish
 
@@ -75,13 +75,13 @@ APPENDED_MAX: Final = 20
 
 
 def version() -> str:
-    """What made the tables, as a build keeps it: our version, that of the rules, and the tables' columns."""
+    """The makers of the tables, as a build keeps them: our version, that of the rules, and the tables' columns."""
     return f"{__version__}, {RULES}, {fingerprint()}"
 
 
 @dataclass(frozen=True)
 class BuildState:
-    """What a build saw of its dump, and how it was asked.
+    """A build's view of its dump, and its settings.
 
     files
         Of each table of the dump its files, as ``sources.Dump`` has them.
@@ -125,7 +125,7 @@ class BuildState:
 
     @classmethod
     def from_text(cls, text: str | None) -> BuildState | None:
-        """What ``to_text`` wrote, of another version's only what it read; None for what somebody changed."""
+        """The text that ``to_text`` wrote, of another version's only the part it read; None if it was changed."""
         try:
             stored = json.loads(text or "null")
             other_version, state = stored["version"] != version(), stored.get("state")
@@ -145,7 +145,7 @@ def _digest(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Built:
-    """What a build made.
+    """A build's result.
 
     records, rows, tables
         Records of the dump; rows of each table and how fresh each is, told by ``job``.
@@ -168,14 +168,14 @@ class Built:
 
 
 class _Anew(Exception):
-    """Why everything has to be made anew, seen only on the way."""
+    """Why everything has to be rebuilt, seen only on the way."""
 
 
 def build(
     store: TableStore, dump: Dump, request: BuildState, full: bool, before_publish: Callable[[], None],
     progress: Progress,
 ) -> Built:  # fmt: skip
-    """Every table, or what is new of each, and what the next build must know; published.
+    """Every table, or the new part of each, and the facts that the next build must know; published.
 
     request
         A state with this build's version, settings and dump.
@@ -213,7 +213,7 @@ def _made(build: _Build, why: str, before_publish: Callable[[], None]) -> Built:
 
 
 def _place_of(state: BuildState) -> str:
-    """Where a build's dump was, without the settings that stand beside it; "" unknown."""
+    """Where a build's dump was, without the settings next to it; "" unknown."""
     source = json.loads(state.dump or "{}")
     return f"{source.get('kind', '')} {source.get('dump', '')}".strip()
 
@@ -243,7 +243,7 @@ def _refuse_loss(dump: Dump, before: BuildState) -> None:
 
 
 def _why_anew(store: TableStore, dump: Dump, request: BuildState, before: BuildState | None, text: str | None) -> str:
-    """Why every table has to be made anew; "" where a build can go on from what is there."""
+    """Why every table has to be rebuilt; "" if a build can go on from the present ones."""
     if before is None:
         if text is not None:
             return f"{BUILD} is not as a build leaves it"
@@ -275,7 +275,7 @@ def _buckets(records: int) -> int:
 
 
 class _Build:
-    """One build, of all records or, with what the last one left, of what is new."""
+    """One build, of all records or, with the last one's files, of the new ones."""
 
     def __init__(
         self, store: TableStore, dump: Dump, request: BuildState, before: BuildState | None, progress: Progress
@@ -348,7 +348,7 @@ class _Build:
         return self._kept[-1]
 
     def let_go(self) -> None:
-        """Forget what was computed; a session may be another's, and goes on."""
+        """Forget all computed values; a session may be another's, and goes on."""
         with suppress(Exception):  # a JVM that died has nothing to forget
             for frame in self._kept:
                 frame.unpersist()
@@ -364,7 +364,7 @@ class _Build:
         return {} if self.before is None else {int(number): offset for number, offset in self.before.read.items()}
 
     def _decoded(self, once: bool = False) -> tuple[DataFrame, dict[str, pa.Table]]:
-        """Rows of groups from the new records, and what the driver is told of them.
+        """Rows of groups from the new records, and the driver's facts about them.
 
         once
             Each place once.
@@ -394,7 +394,7 @@ class _Build:
         return facts
 
     def _note(self, runs: pa.Table, common: _Common, new: int, of_logs: Mapping[str, pa.Table]) -> None:
-        """What the next build must know."""
+        """The facts that the next build must know."""
         sampled = [*of_logs["newest"]["at"].to_pylist()] if "newest" in of_logs else []
         self.after = replace(
             self.after, files={name: dict(files) for name, files in (self.dump.files or {}).items()},
@@ -491,7 +491,7 @@ class _Build:
     # -- groups
 
     def _folded(self, facts: Mapping[str, pa.Table], of_logs: Mapping[str, pa.Table], state: DataFrame) -> list[str]:
-        """Groups whose history is made anew: with new records of their own, or whose topics have another shape.
+        """Groups whose history is rebuilt: with new records of their own, or whose topics have another shape.
 
         Raises
             _Anew: their records are too many for the tasks that there are.
@@ -508,7 +508,7 @@ class _Build:
     def _groups(
         self, decoded: DataFrame, folded: list[str] | None, logs: DataFrame, state: DataFrame | None, common: _Common
     ) -> DataFrame:
-        """Rows of groups; of their histories where some are folded."""
+        """Rows of groups; of their histories if some are folded."""
         frames = [of_kinds(decoded, *build_tasks.OF_GROUPS), of_kinds(logs, "logs")]
         missing: dict[int, int] = {}
         if state is not None:
@@ -565,7 +565,7 @@ class _Build:
     # -- tables
 
     def _write(self, folded: bool, planned: bool) -> None:
-        """Every table that changes, in one commit each, by what it follows."""
+        """Every table that changes, in one commit each, by its keys."""
         self.written: list[str] = []
         appended: dict[str, int] = {}
         for name, table in TABLES.items():
@@ -596,7 +596,7 @@ class _Build:
 
 @dataclass(frozen=True)
 class _Common:
-    """What was found out before groups are made.
+    """The findings before groups are made.
 
     ends, ends_whole
         Samples of log ends, and whether these are all there are.

@@ -1,4 +1,4 @@
-"""What the tasks of a build do, Arrow in, Arrow out: the rules of ``apportion.pipeline``, and who gets their rows.
+"""The work of a build's tasks, Arrow in, Arrow out: the rules of ``apportion.pipeline``, and the target of each row.
 
 ``build`` gives each function what it needs. Rows of tables go to ``delivery``, all others, in ``arrow_rows``' form, to
 later jobs and to the driver.
@@ -44,7 +44,7 @@ def joined_pairs(*facts: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def decoded(batches: Batches, delivery: Delivery, buckets: int, personal: Personal | None) -> Iterator[pa.RecordBatch]:
-    """New records: rows of silver, and for each bucket of groups what its rows are made from."""
+    """New records: rows of silver, and for each bucket of groups the input of its rows."""
     task = part_of_task()
     for number, records in enumerate(gathered(batches)):
         if any(records[name].null_count for name in ("partition", "offset", "timestamp")):

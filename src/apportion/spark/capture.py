@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Captured:
-    """What one capture brought.
+    """One capture's records.
 
     records
         Records read by it.
@@ -104,7 +104,7 @@ def capture_on(
 
 
 def must_live(spark: SparkSession, error: Exception) -> None:
-    """Raise where it is of no use to try again after an error, since Spark has ended."""
+    """Raise if it is of no use to try again after an error, since Spark has ended."""
     if session.has_ended(spark):
         raise Unavailable(f"{errors.SPARK_ENDED}; nothing is lost, run it again") from error
 
@@ -145,7 +145,7 @@ def _settle_origin(dump: Bronze, origin: Origin) -> None:
 
 
 def _lost(location: Location | Path, ends: list[cluster.LogEnds], start: dict[int, int]) -> int:
-    """Offsets deleted before they were read; refuses a topic that is shorter than what was read of it."""
+    """Offsets deleted before they were read; refuses a topic that is shorter than the part already read."""
     for end in ends:
         if start.get(end.partition, 0) > end.end:
             captured = f"offset {start[end.partition]} of partition {end.partition} was captured"
@@ -238,7 +238,7 @@ SOURCES: Final = ("auto", "connector", "python")
 
 
 def chosen_source(name: str, location: Location) -> str:
-    """``connector`` or ``python``: the one that is named, else what the folder began with, else the connector.
+    """``connector`` or ``python``: the one that is named, else the folder's first one, else the connector.
 
     Into a local folder the source in Python stands in for a connector whose jars are not here; elsewhere, where an
     executor would have to have a Kafka client of Python's, the jars are fetched.

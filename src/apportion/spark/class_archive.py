@@ -64,7 +64,7 @@ def write_later(java: str) -> None:
 
 
 def _name(java: str) -> str:
-    """What an archive depends on, as the first part of its name: Java's own classes, and Spark's jars."""
+    """An archive's dependencies, as the first part of its name: Java's own classes, and Spark's jars."""
     import pyspark
 
     classes = Path(java).resolve().parents[1] / "lib" / "modules"
@@ -85,7 +85,7 @@ def _needs_quotes(archive: Path) -> bool:
 
 
 def _tidy() -> None:
-    """Remove archives that were not used lately, and drafts that nobody finishes."""
+    """Remove archives that were not used lately, and drafts that will not be finished."""
     by_use = sorted(folder().glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
     dropped = [path for path in folder().glob("*.draft") if time.time() - path.stat().st_mtime > WRITING_S]
     for path in [*by_use[ARCHIVES_MAX - 1 :], *dropped]:

@@ -1,4 +1,4 @@
-"""What Spark, Java, Kafka and the stores' libraries say when something is wrong, in one sentence for a person."""
+"""Errors of Spark, Java, Kafka and the stores' libraries, in one sentence for a person."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ MAKE_ANEW: Final = "rebuild the tables with pipeline build --full"
 
 @contextmanager
 def plainly(where: Path | str, remedy: str = COPY_AGAIN) -> Iterator[None]:
-    """Turn what goes wrong in the block into an ApportionError that speaks of ``where``.
+    """Turn errors of the block into an ApportionError that speaks of ``where``.
 
     remedy
         What to do about a file there that cannot be read to its end.
@@ -137,7 +137,7 @@ def plainly(where: Path | str, remedy: str = COPY_AGAIN) -> Iterator[None]:
 
 
 def _interrupted(error: BaseException) -> BaseException | None:
-    """The interrupt during which an error came up; None where there was none."""
+    """The interrupt during which an error came up; None if there was none."""
     while (earlier := error.__context__) is not None:
         if isinstance(earlier, KeyboardInterrupt | SystemExit):
             return earlier
@@ -146,7 +146,7 @@ def _interrupted(error: BaseException) -> BaseException | None:
 
 
 def sentence(error: BaseException, where: Path | str, remedy: str = COPY_AGAIN) -> str:
-    """The one that fits; else the innermost cause that Java tells; ``remedy`` as in ``plainly``."""
+    """The one that fits; else the innermost cause that Java gives; ``remedy`` as in ``plainly``."""
     text = str(error)
     java = getattr(error, "java_exception", None)
     if java is not None:

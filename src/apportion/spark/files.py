@@ -28,7 +28,7 @@ ROWS_A_GROUP: Final = 128 * 1024
 
 
 def write_table(folder: Path, table: Table, rows: pa.Table, part: str) -> None:
-    """A part of a table as files of a folder, which is made: one a day where the table has days, else one."""
+    """A part of a table as files of a folder, which is made: one a day if the table has days, else one."""
     folder.mkdir(parents=True, exist_ok=True)
     ordered = in_table_order(rows, table)
     for first, piece in _by_day(ordered, table.day):
@@ -81,7 +81,7 @@ def _by_day(rows: pa.Table, day: str | None) -> Iterator[tuple[str, pa.Table]]:
 
 
 def sync(path: Path) -> None:
-    """Have a file's bytes, or a folder's names, on the disk: a power cut takes what is in memory alone."""
+    """Have a file's bytes, or a folder's names, on the disk: a power cut takes everything that is in memory alone."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -90,7 +90,7 @@ def sync(path: Path) -> None:
 
 
 def link(file: Path, other: Path) -> None:
-    """The same file under another name; a copy where the file system has no links."""
+    """The same file under another name; a copy if the file system has no links."""
     try:
         os.link(file, other)
     except OSError:

@@ -40,7 +40,7 @@ _EMPTY: Final = "empty.parquet"
 
 @contextmanager
 def staged(root: Path, progress: Callable[[str], None] = lambda line: None) -> Iterator[tuple[Path, lock.Held]]:
-    """A folder for the drafts of who is alone with a place; what was left half done there before is put right first."""
+    """A folder for the drafts of a process that is alone with a place; half done work there is put right first."""
     if find_spec("fcntl") is None:
         raise Unavailable(
             "tables in a folder need a POSIX system, which this is not; on Windows run the pipeline in WSL"
@@ -79,7 +79,7 @@ def check_form(root: Path, form: str) -> None:
 
 
 def check_shared(staging: Path, spark: SparkSession) -> None:
-    """Refuse a local folder that a cluster's executors do not see: what they wrote would stay on their own disks."""
+    """Refuse a local folder that a cluster's executors do not see: their files would stay on their own disks."""
     sign = staging / "seen"
     sign.write_text("")
     sync(sign)
@@ -99,7 +99,7 @@ def check_shared(staging: Path, spark: SparkSession) -> None:
 
 
 def recover(root: Path) -> None:
-    """Finish what a dead run had begun to publish, or forget what it had not."""
+    """Finish a publication that a dead run had begun, or forget the part before that."""
     for staging in sorted(root.glob(f"{STAGING}*")):
         if (staging / _JOURNAL).exists():
             _move(root, staging)
@@ -143,7 +143,7 @@ class FolderStore:
         return partial(_written, str(self._staging / "new"), stage)
 
     def write(self, name: str, frames: Sequence[DataFrame], rows: int, newest: int | None, whole: bool) -> None:
-        """Complete what tasks wrote: by links to the files that are there, or by one that shows the columns.
+        """Complete the tasks' output: by links to the files that are there, or by one that shows the columns.
 
         frames
             Rows of ``arrow_rows.ROW``, among them those that ``deliver`` gave.
@@ -197,7 +197,7 @@ def _written(folder: str, stage: str, name: str, rows: pa.Table, part: str) -> I
 
 
 def _move(root: Path, staging: Path) -> None:
-    """Put what the journal names into place; can be begun again at any point."""
+    """Put the files that the journal names into place; can be begun again at any point."""
     places = [(root / name, staging / "new" / name, staging / "old" / name) for name in _journal(staging)]
     for target, fresh, old in places:
         if not fresh.exists():

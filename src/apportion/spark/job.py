@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def silent(line: str) -> None:
-    """Progress for nobody."""
+    """Progress without a display."""
 
 
 def capture(
@@ -44,7 +44,7 @@ def capture(
     service: bool = False, interval_s: float = 60.0, source: str = "auto", form: str | None = None,
     rows_a_batch: int = 1_000_000, spark: SparkSession | None = None, progress: Progress = silent,
 ) -> Captured:  # fmt: skip
-    """Read what ``__consumer_offsets`` holds, and was not read yet, into a dump; then sample the log ends.
+    """Read the records in ``__consumer_offsets`` that were not read yet into a dump; then sample the log ends.
 
     directory
         A local folder, a URI that Spark has a driver for, or ``catalog.schema`` (see ``location.locate``).
@@ -79,7 +79,7 @@ def _capturing(
     command_config: Path | str | Properties | None, source: str, spark: SparkSession | None, progress: Progress,
     rows_a_batch: int = 1_000_000,
 ) -> Iterator[tuple[SparkSession, Callable[[], Captured]]]:  # fmt: skip
-    """A session for a capture into ``origin``, and tables in ``target`` made from it; what captures once."""
+    """A session for a capture into ``origin``, and tables in ``target`` made from it; the object that captures once."""
     dump_form = form_of(origin, form if origin.kind == target.kind else None)
     jars = session.jars_for(origin, target, form_of(target, form))
     properties = command_config if isinstance(command_config, Properties) else read_properties(command_config)
@@ -104,7 +104,7 @@ def run(
     interval_s: float = 300.0, source: str = "auto", form: str | None = None, allowed_lag: int = 0,
     assignors: Sequence[str] | None = None, spark: SparkSession | None = None, progress: Progress = silent,
 ) -> Iterator[Built]:  # fmt: skip
-    """Capture and build what is new, again and again, ``interval_s`` from start to start; yields each build.
+    """Capture and build the new records, again and again, ``interval_s`` from start to start; yields each build.
 
     A broker that goes away, or a full disk, costs a round and is told of; what keeps the first round from working is
     raised. Arguments are those of ``capture`` and ``build``. It ends when the caller stops asking, or is interrupted.
@@ -125,7 +125,7 @@ def run(
 
 
 def _round(captured: Captured, built: Built, seconds: float) -> str:
-    """What a round came to, in a sentence."""
+    """The result of a round, in a sentence."""
     records = count(captured.records, "record")
     if built.whole:
         return f"{records} captured; every table rebuilt in {seconds:.0f} s: {built.whole}"
@@ -143,7 +143,7 @@ def build(
     personal: str = "drop", form: str | None = None, assignors: Sequence[str] | None = None, full: bool = False,
     spark: SparkSession | None = None, progress: Progress = silent,
 ) -> Built:  # fmt: skip
-    """Make what is new of every table of ``out`` from the records of ``dump``; all of it the first time.
+    """Make the new part of every table of ``out`` from the records of ``dump``; all of it the first time.
 
     dump, out
         A local folder, a URI that Spark has a driver for, or ``catalog.schema`` (see ``location.locate``).
@@ -168,7 +168,7 @@ def build(
 
 
 def _settings(form: str | None, assignors: Sequence[str] | None, **rules: Any) -> dict[str, Any]:
-    """The settings of a build, as it keeps them beside its tables."""
+    """The settings of a build, as it keeps them next to its tables."""
     personal_rules.check(rules["personal_days"], rules["personal"])
 
     named = {} if assignors is None else {"assignors": list(assignors)}
@@ -206,7 +206,7 @@ def _build_at(
 
 
 def _check(origin: Location, location: Location, form: str) -> None:
-    """Refuse what can be seen to be wrong without Spark; what is not in a local folder is not seen before it starts."""
+    """Refuse errors that can be seen without Spark; a place that is no local folder is not seen before it starts."""
     with errors.plainly(origin.root):
         if origin.kind == "folder" and not sources.is_delta(origin):
             dump_files.find(origin.folder)
@@ -219,7 +219,7 @@ def rebuild(
     out: Path | str, dump: Path | str | None = None, *, form: str | None = None, spark: SparkSession | None = None,
     progress: Progress = silent,
 ) -> Built:  # fmt: skip
-    """Make every table of ``out`` anew from bronze, to the same rows, with the dump and settings of the last time.
+    """Rebuild every table of ``out`` from bronze, to the same rows, with the dump and settings of the last time.
 
     dump
         Another place where the records are now.
@@ -254,7 +254,7 @@ def status(where: Path | str, *, spark: SparkSession | None = None) -> list[Tabl
 
 
 def _source(location: Location, origin: Location, settings: Mapping[str, object]) -> str:
-    """What a build leaves beside its tables, so that they can be made anew."""
+    """The files that a build leaves next to its tables, so that they can be made again."""
     way = origin.root
     if origin.kind == "folder" and location.kind == "folder":
         # Both without symbolic links: ".." leads out of the folder that a link stands for, not out of the link's.

@@ -1,4 +1,4 @@
-"""Tables as Delta below a URI or a folder, or as whatever a catalog makes of them: every change of one is one commit.
+"""Tables as Delta below a URI or a folder, or in a catalog's own form: every change of one is one commit.
 
 No object store can move a folder at once, so tables are committed one after another, silver before gold: a row that
 stands in gold is found in silver. What belongs together is written last, as one row a table in ``apportion_build``: the
@@ -61,7 +61,7 @@ class Tables:
     in_catalog: bool
 
     def quoted(self, name: str) -> str:
-        """As SQL is told it: ``catalog.schema.silver_commits``, or Delta's ``ROOT/silver/commits``."""
+        """As SQL is given it: ``catalog.schema.silver_commits``, or Delta's ``ROOT/silver/commits``."""
         if not self.in_catalog:
             return "delta." + quoted(f"{self.root}/{name}")
         return quoted(*self.root.split("."), name.replace("/", "_"))
@@ -73,7 +73,7 @@ class Tables:
         return spark.sql(f"SELECT * FROM {self.quoted(name)} VERSION AS OF {int(version)}")  # noqa: S608 - quoted
 
     def overwrite(self, name: str, rows: DataFrame) -> None:
-        """One commit, where the catalog can replace a table; a sentence where it cannot. The columns may change."""
+        """One commit, if the catalog can replace a table; a sentence if it cannot. The columns may change."""
         writer = rows.writeTo(self.quoted(name))
         if self.using:
             writer = writer.using(self.using)
@@ -99,7 +99,7 @@ class Tables:
 
 @dataclass
 class Manifest:
-    """What belongs together: the version of each table (None: it has none), and the texts kept beside them.
+    """Things that belong together: the version of each table (None: it has none), and the texts kept with them.
 
     sizes
         Of each table its rows, files and bytes, and when its newest row and itself are from (microseconds), as JSON.
@@ -111,7 +111,7 @@ class Manifest:
 
     @classmethod
     def read(cls, spark: SparkSession, tables: Tables, name: str = BUILD) -> Manifest:
-        """The last one that was published; empty where there is none."""
+        """The last one that was published; empty if there is none."""
         try:
             rows = tables.read(spark, name, None).collect()
         except Exception as error:
@@ -145,12 +145,12 @@ def tables_in(location: Location) -> Tables:
 
 
 def in_dump(location: Location, name: str) -> str:
-    """What a dump calls one of its tables: ``records``, or ``bronze/records`` in a catalog, whose schema has others."""
+    """A dump's name for one of its tables: ``records``, or ``bronze/records`` in a catalog, whose schema has others."""
     return f"bronze/{name}" if location.kind == "catalog" else name
 
 
 def last_commit(spark: SparkSession, tables: Tables, name: str) -> dict[str, Any]:
-    """What Delta tells of a table's newest version; its ``version`` is None where there is none."""
+    """Delta's facts about a table's newest version; its ``version`` is None if there is none."""
     try:
         return spark.sql(f"DESCRIBE HISTORY {tables.quoted(name)} LIMIT 1").collect()[0].asDict()
     except Exception:  # not a Delta table: a catalog keeps it in some other way
@@ -172,7 +172,7 @@ def is_there(spark: SparkSession, tables: Tables, name: str) -> bool:
 def alone(
     spark: SparkSession, location: Location, form: str, progress: Callable[[str], None] = lambda line: None
 ) -> Iterator[LakeStore]:
-    """A store for one build, which is alone with the place; what a build before left half done is put right first.
+    """A store for one build, which is alone with the place; half done work of an earlier build is put right first.
 
     Raises
         Unavailable: another build is at work there.
@@ -196,7 +196,7 @@ def make_schema(spark: SparkSession, location: Location) -> None:
 
 
 def shelf_of(spark: SparkSession, location: Location, form: str, locks: str = LOCKS) -> Shelf:
-    """Where the locks of a place are."""
+    """The folder of a place's locks."""
     if location.kind == "folder":
         return FolderShelf(location.folder / locks)
     if location.kind == "catalog":
@@ -249,7 +249,7 @@ class LakeStore:
         (self.tables.overwrite if self.written[name][2] else self.tables.append)(name, cells)
 
     def begin_again(self) -> None:
-        """Nothing to do: what was committed is written whole once more."""
+        """Nothing to do: the committed tables are written whole once more."""
 
     def publish(self) -> None:
         """Say which versions belong together now: the one commit that our own readers go by."""
@@ -264,7 +264,7 @@ class LakeStore:
         self.last, self.written, self._texts = manifest, {}, {}
 
     def put_back(self) -> None:
-        """Undo what a dead build committed: each table to its version in the manifest."""
+        """Undo a dead build's commits: each table to its version in the manifest."""
         newest = {name: last_commit(self._spark, self.tables, name)["version"] for name in self.last.versions}
         behind = {name: version for name, version in self.last.versions.items() if newest[name] != version}
         lost = any(version is None for version in self.last.versions.values())
@@ -280,13 +280,13 @@ class LakeStore:
             self.last.write(self._spark, self.tables)
 
     def forget_unchanged(self) -> None:
-        """Without versions a half made build could not be told from a whole one: its texts go before it begins."""
+        """Without versions a half made build would look like a whole one: its texts go before it begins."""
         if self.last.versions and None in self.last.versions.values():
             Manifest(self.last.versions).write(self._spark, self.tables)
 
 
 def _sizes(before: str, commit: Mapping[str, Any], rows: int, newest: int | None) -> str:
-    """What rows that a commit added make of a table, as ``Manifest`` has it."""
+    """The effect of a commit's new rows on a table, as ``Manifest`` has it."""
     old_rows, files, size, old, _ = json.loads(before)
     metrics, at = commit["operationMetrics"] if rows else {}, commit["timestamp"]  # a file without rows is not kept
     files, size = files + int(metrics.get("numFiles", 0)), size + int(metrics.get("numOutputBytes", 0))

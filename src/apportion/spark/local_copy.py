@@ -1,4 +1,4 @@
-"""Tables or a dump of a lake as plain files of a local folder: what readers without Spark read them from."""
+"""Tables or a dump of a lake as plain files of a local folder: the copy that readers without Spark use."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Location:
         return Path(self.root)
 
     def path(self, *names: str) -> str:
-        """A place below a folder or a URI, as Spark is told it."""
+        """A place below a folder or a URI, as Spark is given it."""
         if self.kind == "catalog":
             raise BadInput(self.root, "a catalog's schema, which has no path", "a folder or a URI")
         # Nothing is escaped: Spark takes what stands there as the names of folders, percent signs too.
@@ -59,7 +59,7 @@ class Location:
 
 
 def locate(given: str | Path) -> Location:
-    """What a person means: ``scheme://...`` is a URI, ``a.b`` a catalog's schema, anything else a local folder.
+    """The meaning of a person's text: ``scheme://...`` is a URI, ``a.b`` a catalog's schema, others a local folder.
 
     A ``Path``, and a text with a slash or one that is the name of a folder that is there, is a folder always.
 
@@ -138,7 +138,7 @@ def check_catalog(spark: SparkSession, location: Location) -> None:
 
 
 def form_of(location: Location, form: str | None) -> str:
-    """``parquet`` or ``delta``, or what a catalog is told to use ("" for its own choice).
+    """``parquet`` or ``delta``, or the form that a catalog is given ("" for its own choice).
 
     Raises
         BadInput: a form that the place cannot have.

@@ -63,7 +63,7 @@ class Owner:
     beat: int = 0
 
     def seen_dead(self) -> bool | None:
-        """Whether the process is gone; None where it cannot be seen from here."""
+        """Whether the process is gone; None if it cannot be seen from here."""
         if self.machine != _machine():
             return None
         started = _started(self.pid)
@@ -176,7 +176,7 @@ def _must_be_dead(shelf: Shelf, number: int, called: str, silence_s: float, prog
 
 
 def _highest(shelf: Shelf) -> tuple[int, bool | None]:
-    """The highest number, 0 for none, and whether its owner finished; None where it was not released."""
+    """The highest number, 0 for none, and whether its owner finished; None if it was not released."""
     names = shelf.names()
     number = max((_number(name) for name in names), default=0)
     if number == 0:
@@ -237,7 +237,7 @@ def _boot_of_mac() -> str | None:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in ticks since the boot; "" where nothing tells; None where it is gone."""
+    """When a process began, in ticks since the boot; "" if that is unknown; None if it is gone."""
     if not Path("/proc/self").exists():
         try:
             os.kill(pid, 0)

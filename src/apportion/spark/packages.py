@@ -1,4 +1,4 @@
-"""What Spark needs beside its own jars, by Maven coordinates: all of them, and nowhere else.
+"""Spark's needs in addition to its own jars, by Maven coordinates: all of them, and nowhere else.
 
 Where the jars of a set are on this machine (``make setup`` brings them), Spark is given those. Elsewhere it is given
 coordinates as ``spark.jars.packages``, and fetches them and what they need by itself.

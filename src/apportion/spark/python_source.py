@@ -1,4 +1,4 @@
-"""``__consumer_offsets`` as a Spark source in plain Python, for where no jar can be had.
+"""``__consumer_offsets`` as a Spark source in plain Python, for machines without access to a jar.
 
 Same columns as Spark's own Kafka source. One task reads one partition through kafka-python, committed records alone;
 slower than the connector, and nothing but pip is needed.
@@ -39,7 +39,7 @@ class OffsetsSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What ``readStream.format`` takes."""
+        """The value for ``readStream.format``."""
         return NAME
 
     def schema(self) -> StructType:
@@ -65,7 +65,7 @@ class OffsetsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {str(end.partition): end.begin for end in self._ends()}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From here on "all there is" means what there is now."""
+        """From here on "all there is" means all there is now."""
         self.target = self._stable()
 
     def getDefaultReadLimit(self) -> Any:
@@ -103,7 +103,7 @@ class OffsetsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def towards(start: Position, target: Position, rows: int) -> Position:
-    """At most ``rows`` offsets further, each partition by its share of what is left.
+    """At most ``rows`` offsets further, each partition by its share of the rest.
 
     >>> towards({"0": 0, "1": 0}, {"0": 30, "1": 10}, 20)
     {'0': 15, '1': 5}

@@ -1,4 +1,4 @@
-"""The tables' columns as Spark's types, from ``apportion.tables.schemas``, which says what they mean."""
+"""The tables' columns as Spark's types, from ``apportion.tables.schemas``, which says their meaning."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def scratch_folder(within: str | None = None) -> Path:
 
 
 def _lock(folder: Path) -> int | None:
-    """Hold the lock of a folder, by what is opened and returned; None where another has it, or there are no locks."""
+    """Hold the lock of a folder, by the opened file that is returned; None if another has it, or there are no locks."""
     try:
         import fcntl
 
@@ -56,7 +56,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove_orphans(parent: Path) -> None:
-    """Remove the folders whose locks nobody has; nothing where there are no locks."""
+    """Remove the folders whose locks are free; nothing if there are no locks."""
     for folder in parent.glob(f"{PREFIX}[0-9]*"):
         if _is_old(folder) and (opened := _lock(folder)) is not None:
             shutil.rmtree(folder, ignore_errors=True)

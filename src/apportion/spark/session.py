@@ -87,7 +87,7 @@ def session(
 
 
 def jars_for(origin: Location, location: Location, form: str) -> list[JarSet]:
-    """What a session needs that reads from one place and writes to another."""
+    """The needs of a session that reads from one place and writes to another."""
     places = origin, location
     needs_delta = form != "parquet" or any(location.kind != "folder" or holds_delta(location) for location in places)
     return [DELTA] * needs_delta + [S3A] * any(location.on_s3 for location in places)
@@ -127,7 +127,7 @@ _BORROWING: Final = threading.Lock()
 
 
 def settle(spark: SparkSession) -> dict[str, str | None]:
-    """Give a session the settings that the tables need; what these, and a capture's, were before, None: not set."""
+    """Give a session the settings that the tables need; their values, and a capture's, before, None: not set."""
     ours = (*TABLE_SETTINGS, *DELTA_SETTINGS, OLD_FETCHING)
     before = {name: spark.conf.get(name, None) for name in ours}
     for name, value in TABLE_SETTINGS.items():
@@ -184,7 +184,7 @@ def start(scratch: Path, quick: bool = True, jars: Collection[JarSet] = ()) -> S
 
 
 def _reason(lines: list[str], error: Exception) -> str:
-    """Why Spark did not start: what it said was wrong, else its last line."""
+    """Why Spark did not start: its own explanation, else its last line."""
     for line in reversed(lines):
         if re.search(r"[Ee]xception: |ERROR|unresolved dependency|not found|^Invalid |insufficient memory", line):
             return line
@@ -197,7 +197,7 @@ def is_remote(spark: SparkSession) -> bool:
 
 
 def has_ended(spark: SparkSession) -> bool:
-    """Whether a session's JVM is gone, or was told to stop: nothing can be asked of it any more."""
+    """Whether a session's JVM is gone, or has been asked to stop: it can answer nothing any more."""
     if is_connect(spark):
         return False
     try:
@@ -207,7 +207,7 @@ def has_ended(spark: SparkSession) -> bool:
 
 
 def carry_package(spark: SparkSession) -> None:
-    """Give this package to a cluster's executors, as a zip: they need nothing of ours installed."""
+    """Give this package to a cluster's executors, as a zip: they need no installation of it."""
     if not is_remote(spark):
         return
     session: Any = spark
@@ -220,7 +220,7 @@ def carry_package(spark: SparkSession) -> None:
 
 @contextmanager
 def ours(spark: SparkSession) -> Iterator[None]:
-    """Jobs of the block are ended with it, after Ctrl-C or on a full disk; what others do in the session goes on."""
+    """Jobs of the block are ended with it, after Ctrl-C or on a full disk; others' work in the session goes on."""
     tag = f"apportion-{uuid4()}"
     spark.addTag(tag)
     try:
@@ -263,7 +263,7 @@ def _zip() -> Path:
 
 
 def cores() -> int:
-    """Threads of a local session: ``APPORTION_CORES``, else what this process may use, at most 8."""
+    """Threads of a local session: ``APPORTION_CORES``, else the cores of this process, at most 8."""
     number = os.environ.get("APPORTION_CORES", "")
     return int(number) if number.isdigit() and int(number) > 0 else max(2, min(8, os.cpu_count() or 2))
 
@@ -285,7 +285,7 @@ def java() -> str:
 
 @contextmanager
 def _interrupts_left_alone() -> Iterator[None]:
-    """Ctrl-C stays what it was before: PySpark's own handler calls the JVM in the middle of another call to it."""
+    """Ctrl-C stays as it was before: PySpark's own handler calls the JVM in the middle of another call to it."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():
@@ -331,7 +331,7 @@ def _property(name: str, value: str) -> str:
 
 
 def _launched(conf: SparkConf, log: Path) -> Any:
-    """A gateway to a new JVM, which is killed where it is still starting when this is interrupted.
+    """A gateway to a new JVM, which is killed if it is still starting when this is interrupted.
 
     PySpark then forgets its process and removes the folder where the JVM is to write its port. That it cannot write it
     ends the JVM's main thread alone: the process would stay for ever.

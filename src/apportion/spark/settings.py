@@ -1,4 +1,4 @@
-"""Spark's settings: what tables need, what suits one machine, what a cluster needs, and the user's, which win.
+"""Spark's settings: the tables' needs, one machine's or a cluster's, and the user's, which win.
 
 ``APPORTION_SPARK_MASTER``
     ``spark://HOST:PORT``, ``yarn``, ``k8s://...``; absent: this machine.
@@ -110,7 +110,7 @@ def _everywhere(scratch: Path, quick: bool) -> dict[str, str]:
 
 
 def _on_this_machine(scratch: Path, cores: int, quick: bool) -> dict[str, str]:
-    """What suits one machine and a command that ends soon; a cluster keeps Spark's own splits, planning and pages."""
+    """Settings for one machine and a command that ends soon; a cluster keeps Spark's own splits, planning and pages."""
     return {
         "spark.sql.files.maxPartitionBytes": "16m",
         "spark.sql.adaptive.enabled": "false" if quick else "true",
@@ -123,7 +123,7 @@ def _on_this_machine(scratch: Path, cores: int, quick: bool) -> dict[str, str]:
 
 
 def _s3() -> dict[str, str]:
-    """What Spark does not take from ``AWS_*`` by itself."""
+    """The ``AWS_*`` settings that Spark does not take by itself."""
     environment, settings = os.environ, dict[str, str]()
     if region := environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
         settings["spark.hadoop.fs.s3a.endpoint.region"] = region

@@ -119,7 +119,7 @@ class HadoopShelf:
         return text
 
     def overwrite(self, name: str, text: str) -> None:
-        """Write it anew."""
+        """Write it again."""
         self._fill(self._files.create(self._path(name), True), text)
 
     def delete(self, name: str) -> None:
@@ -183,7 +183,7 @@ class CatalogShelf:
             return ""
 
     def overwrite(self, name: str, text: str) -> None:
-        """Write it anew."""
+        """Write it again."""
         self._spark.sql(f"ALTER TABLE {self._table(name)} SET TBLPROPERTIES ('{_PROPERTY}' = '{text.encode().hex()}')")
 
     def delete(self, name: str) -> None:
@@ -200,7 +200,7 @@ Shelf = FolderShelf | HadoopShelf | CatalogShelf
 
 
 def quoted(*names: str) -> str:
-    """A name of several parts, as SQL is told it."""
+    """A name of several parts, as SQL is given it."""
     return ".".join(f"`{name.replace('`', '``')}`" for name in names)
 
 

@@ -1,4 +1,4 @@
-"""A dump as Spark's tables, wherever it is and whatever form its files have; and which files these are."""
+"""A dump as Spark's tables, in any place and any form of files; and which files these are."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Dump:
         return frame if files is None else _columns_of(_parquet(self.spark, sorted(files)), name, self.location)
 
     def count(self, files: Collection[str] | None) -> int:
-        """How many records there are in some files, or in all; of plain files their footers tell."""
+        """How many records there are in some files, or in all; of plain files their footers show it."""
         forms = self._forms.get("records")
         if forms is not None:
             return sum(pq.read_metadata(file).num_rows for file in forms if files is None or str(file) in files)
@@ -115,7 +115,7 @@ def _of_files(spark: SparkSession, location: Location, files: DumpFiles) -> Dump
 
 
 def _found(spark: SparkSession, location: Location, name: str) -> tuple[DataFrame | None, Mapping[str, str]]:
-    """A table of a dump as it is now, and its files; None where it is missing."""
+    """A table of a dump as it is now, and its files; None if it is missing."""
     tables, named = lake.tables_in(location), lake.in_dump(location, name)
     version = lake.last_commit(spark, tables, named)["version"]
     if version is not None or (location.kind == "catalog" and lake.is_there(spark, tables, named)):

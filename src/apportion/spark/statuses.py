@@ -1,4 +1,4 @@
-"""How fresh tables are: rows, files and the newest time, by files' footers, or as Spark tells."""
+"""How fresh tables are: rows, files and the newest time, by files' footers, or from Spark."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _by_spark(spark: SparkSession, tables: Tables, named: str, name: str, versio
 
 
 def _detail(spark: SparkSession, tables: Tables, named: str) -> dict[str, Any]:
-    """What Delta tells of a table; nothing of others."""
+    """Delta's facts about a table; nothing of others."""
     try:
         row = spark.sql(f"DESCRIBE DETAIL {tables.quoted(named)}").first()
     except Exception:  # no Delta table

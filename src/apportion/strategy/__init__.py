@@ -1,4 +1,4 @@
-"""What a strategy is: its traits with their defaults, the facts that it asks for, its codec, and the registry.
+"""The definition of a strategy: its traits with their defaults, the facts it asks for, its codec, and the registry.
 
 An author imports from here whatever a strategy of their own needs beside ``apportion.Group`` and ``apportion.Answer``.
 """

@@ -1,4 +1,4 @@
-"""What a strategy is: a name, goals in order, and a function from a group to an owner for each partition."""
+"""The definition of a strategy: a name, goals in order, and a function from a group to an owner for each partition."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apportion.model.plan import Answer
 
 @runtime_checkable
 class Assignor(Protocol):
-    """A strategy: a frozen dataclass whose fields are its settings, and whose docstring says what it is for.
+    """A strategy: a frozen dataclass whose fields are its settings, and whose docstring says its purpose.
 
     name
         As members of a group call it; the first four are Kafka's own protocol names.
@@ -25,5 +25,5 @@ class Assignor(Protocol):
     goals: ClassVar[tuple[str, ...]]
 
     def assign(self, group: Group) -> Ints | Answer:
-        """Return (P,) the member that owns each partition, -1 nobody; alone, or in an ``Answer`` with its proof."""
+        """Return (P,) the member that owns each partition, -1 for none; alone, or in an ``Answer`` with its proof."""
         ...

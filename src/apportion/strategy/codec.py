@@ -1,4 +1,4 @@
-"""What members remember between rebalances, and how it travels: the base of a codec, and Kafka's own three.
+"""The members' memory between rebalances, and how it travels: the base of a codec, and Kafka's own three.
 
 Three places can carry it: the subscription's own fields (owned, generation: since version 2), its user data, and the
 user data of the assignment that the leader sends. Kafka's strategies are followed to the byte, so that Java members
@@ -29,7 +29,7 @@ from apportion.wire.user_data import (
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What this member had after the last rebalance that it saw.
+    """This member's partitions after the last rebalance that it saw.
 
     owned
         (topic, ids); empty before the first assignment.
@@ -52,7 +52,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the leader reads from a member's subscription.
+    """The leader's reading of a member's subscription.
 
     held
         Whether it still holds what it claims, so that nobody else may have it before it lets go. The leader of a
@@ -83,11 +83,11 @@ class UserDataCodec:
     carries: ClassVar[frozenset[str]] = frozenset()
 
     def user_data(self, holding: Holding) -> bytes | None:
-        """What the member's subscription carries for the strategy; nothing, which no move to KIP-848 stumbles on."""
+        """The strategy's part of the member's subscription; nothing, so that no move to KIP-848 stumbles on it."""
         return None
 
     def read(self, subscription: Subscription) -> Claim:
-        """What the leader makes of a subscription, whatever its bytes; it never raises. Here its own fields."""
+        """The leader's reading of a subscription, with any bytes; it never raises. Here its own fields."""
         return Claim(merged(subscription.owned), subscription.generation, held=bool(subscription.owned))
 
     def assignment_data(self, plan: Plan) -> bytes | None:
@@ -99,12 +99,12 @@ class UserDataCodec:
         return None
 
     def before_facts(self, user_data: bytes | None) -> bytes:
-        """What stands before the facts: Kafka's readers leave a tail alone, but not a tail alone."""
+        """The bytes before the facts: Kafka's readers leave a tail alone, but not a tail without them."""
         return user_data or b""
 
 
 class Stateless(UserDataCodec):
-    """Range and round robin: every rebalance starts anew."""
+    """Range and round robin: every rebalance starts from the beginning."""
 
 
 class InUserData(UserDataCodec):
@@ -157,7 +157,7 @@ class InSubscription(UserDataCodec):
         return Claim(merged(wishes.owned), generation, lost=memory.lost)
 
     def before_facts(self, user_data: bytes | None) -> bytes:
-        """Behind the generation alone stand no wishes, in their form."""
+        """Behind the generation alone are no wishes, in their form."""
         sent = user_data or write_cooperative(None)
         return sent + write_sticky((), None) if len(sent) == len(write_cooperative(None)) else sent
 

@@ -1,4 +1,4 @@
-"""Every strategy that is known by name: what the package ``assignors`` holds, and what other packages bring.
+"""Every strategy that is known by name: those of the package ``assignors``, and those of other packages.
 
 A strategy is found by being there: a module of that folder, or an entry point ``apportion.assignors`` of any installed
 package. Nothing else lists strategies.
@@ -59,14 +59,14 @@ def tabled() -> tuple[str, ...]:
 
 @cache
 def brokers() -> tuple[str, ...]:
-    """Strategies by which a broker shares partitions, the one first that counts where nobody names one."""
+    """Strategies by which a broker shares partitions, the one first that counts if none is named."""
     traits = {name: traits_of(strategy) for name, strategy in known().items()}
     names = [name for name, mine in traits.items() if mine.server_side and not mine.stateful]
     return tuple(sorted(names, key=lambda name: name != PROTOCOLS["consumer"]))
 
 
 def advised_by(read: str) -> str | None:
-    """The first eager strategy that goes by that and that groups may be told to take; None: there is none.
+    """The first eager strategy that has that name and that groups may be given; None: there is none.
 
     >>> advised_by("lag")
     'lag-aware'
@@ -76,7 +76,7 @@ def advised_by(read: str) -> str | None:
 
 
 def traits_of_protocol(name: str | None) -> Traits | None:
-    """The traits of what members join under, by a strategy's name or another program's for it; None: nobody knows it.
+    """The traits of the members' strategy, by its name or another program's for it; None: the name is unknown.
 
     >>> traits_of_protocol("cooperative-failover").kept_whole, traits_of_protocol("stream").stateful
     ('topics', True)

@@ -1,4 +1,4 @@
-"""A strategy's settings: the fields of its dataclass, read from texts as their types say, and shown where changed."""
+"""A strategy's settings: the fields of its dataclass, read from texts as their types say, and shown if changed."""
 
 from __future__ import annotations
 

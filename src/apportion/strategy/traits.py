@@ -1,4 +1,4 @@
-"""What a strategy may say of itself beside its name and goals, each once, with what counts where it does not say."""
+"""The traits of a strategy in addition to its name and goals, each once, with the default."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def facts_of(strategy: object) -> Mapping[str, Fact]:
 
 
 def _wrong_facts(declared: object) -> str:
-    """What is wrong with the facts that a strategy asks for, and what was needed; "" nothing."""
+    """The fault in the facts that a strategy asks for, and the need; "" nothing."""
     if not (isinstance(declared, Mapping) and all(isinstance(fact, Fact) for fact in declared.values())):
         return f"the facts {declared!r}; needed names, each with an apportion.Fact"
     for name, fact in declared.items():

@@ -1,4 +1,4 @@
-"""Every table of the pipeline: its columns, what they mean, when they are null, and the order of its rows.
+"""Every table of the pipeline: its columns, their meaning, when they are null, and the order of its rows.
 
 All that speaks of columns is made from this file: Spark's types and Arrow's, ``docs/tables.md``, the data contract and
 dbt's sources (``python -m tools.tables docs``). All columns are nullable for an engine; which ones really
@@ -86,18 +86,18 @@ def struct(*columns: Column) -> Struct:
 def table(
     rows: str, *columns: Column, order: tuple[str, ...], day: str | None = None, follows: str = "records"
 ) -> Table:
-    """One table; what is said of it is explained at ``Table``."""
+    """One table; its fields are explained at ``Table``."""
     return Table(rows, Struct(columns), order, day, follows)
 
 
 def fingerprint() -> str:
-    """A few letters that differ where any table has other columns: a build goes on only from tables of its own form."""
+    """A few letters that differ if any table has other columns: a build goes on only from tables of its own form."""
     form = {name: (_named_kinds(table.columns), table.order, table.day) for name, table in TABLES.items()}
     return sha256(repr(form).encode()).hexdigest()[:12]
 
 
 def _named_kinds(kind: Kind) -> object:
-    """Names and types alone, without what they mean."""
+    """Names and types alone, without their meaning."""
     if isinstance(kind, Many):
         return [_named_kinds(kind.element)]
     if isinstance(kind, Struct):

@@ -38,7 +38,7 @@ class Process:
 
 @dataclass(frozen=True, eq=False)
 class ApplicationState:
-    """Tasks N and processes Q; a process whose consumers want different sub-topologies stands once for each wish.
+    """Tasks N and processes Q; a process whose consumers want different sub-topologies occurs once for each wish.
 
     process_of
         (Q,) a number for each process: its parts have the same, share its state and keep no copies for each other.
@@ -114,7 +114,7 @@ def application_state(
 
 
 def _parts(process: Process) -> list[Process]:
-    """The process, or its consumers gathered by what they want, in the order of their ids."""
+    """The process, or its consumers gathered by their topics, in the order of their ids."""
     if process.wants is None:
         return [process]
     by_topics: dict[frozenset[int], list[str]] = {}

@@ -156,7 +156,7 @@ def place_active(state: ApplicationState, settings: TaskSettings) -> tuple[Ints,
 
 
 def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
-    """(N, Q) where a task may run at once: within the lag, else where least is missing; stateless ones anywhere.
+    """(N, Q) where a task may run at once: within the lag, else with the least missing; stateless ones anywhere.
 
     All of it among those that want the task's topics; a task that nobody wants may run nowhere.
     """
@@ -167,7 +167,7 @@ def caught_up(state: ApplicationState, acceptable_lag: int) -> Bools:
 
 
 def _warmest(lag: Longs, open_to: Bools, acceptable_lag: int) -> Bools:
-    """(N, Q) of the open places those within the lag, else those where least is missing."""
+    """(N, Q) of the open places those within the lag, else those with the least missing."""
     may: Bools = (lag <= acceptable_lag) & (lag != UNKNOWN) & open_to
     far = np.flatnonzero(~may.any(axis=1))
     missing = np.where(open_to[far] & (lag[far] != UNKNOWN), lag[far], _FAR)
@@ -279,7 +279,7 @@ def _cannot_be_more_even(state: ApplicationState, active: Ints) -> bool:
 def _place_standbys(
     state: ApplicationState, active: Ints, cost: Ints, settings: TaskSettings, *, warm: bool = True
 ) -> tuple[Bools, bool, bool]:
-    """One copy a round: never beside another, where fewest tags are shared, caught up, balanced, then cheapest.
+    """One copy a round: never next to another, where fewest tags are shared, caught up, balanced, then cheapest.
 
     cost
         (N, Q) of a copy.
@@ -315,7 +315,7 @@ def _place_standbys(
 
 
 def _coming_standbys(state: ApplicationState, target: Ints, standby: Bools, settings: TaskSettings) -> Bools | None:
-    """(N, Q) where copies should be if all state were warm everywhere; None where ``standby`` is as good."""
+    """(N, Q) where copies should be if all state were warm everywhere; None if ``standby`` is as good."""
     cost = np.where(standby, 0, np.where(state.lag != UNKNOWN, 1, 2))
     coming, _, _ = _place_standbys(state, target, cost, settings, warm=False)
     before, after = (_unevenness(state, target, copies) for copies in (standby, coming))
@@ -333,7 +333,7 @@ def _unevenness(state: ApplicationState, active: Ints, standby: Bools) -> tuple[
 def _warm_standbys(
     state: ApplicationState, active: Ints, standby: Bools, coming: Bools, warmup: Bools, settings: TaskSettings
 ) -> None:
-    """Add warm-ups of coming standbys: what is caught up stays, others as there is room, nearest to done first."""
+    """Add warm-ups of coming standbys: caught-up ones stay, others as there is room, nearest to done first."""
     copies = standby | warmup
     runs = np.flatnonzero(active != NOBODY)
     copies[runs, active[runs]] = True
@@ -353,7 +353,7 @@ def _restoring(lag: Longs, settings: TaskSettings) -> Bools:
 
 
 def _beside(state: ApplicationState, copies: Bools) -> Bools:
-    """(N, Q) where the process has a copy already, in this part of it or in another."""
+    """(N, Q) whether the process has a copy already, in this part of it or in another."""
     if state.wants is None:
         return copies
     whole = np.zeros((len(copies), int(state.process_of.max()) + 1), dtype=np.bool_)
@@ -363,7 +363,7 @@ def _beside(state: ApplicationState, copies: Bools) -> Bools:
 
 
 def _standby_cost(state: ApplicationState, active: Ints, target: Ints) -> Ints:
-    """(N, Q) least where state is; the coming active place is dearer, it will get a warm-up of its own.
+    """(N, Q) least with state; the coming active place is more expensive, it will get a warm-up of its own.
 
     Of places that are equal in that the one after the active one counts: else two processes may keep copies for each
     other alone, and all that both have is gone when both go.
@@ -409,7 +409,7 @@ def _choose_warmups(
 
 
 def in_turn(active: Ints, waiting: Ints, missing: Ints) -> Ints:
-    """(W,) the tasks that wait, in the order in which their copies are restored: by what is missing (W,), in turn."""
+    """(W,) the tasks that wait, in the order in which their copies are restored: by missing messages (W,), in turn."""
     order = np.argsort(active[waiting], kind="stable")
     turn = np.empty_like(order)
     turn[order] = np.arange(len(order)) - np.searchsorted(active[waiting][order], active[waiting][order])

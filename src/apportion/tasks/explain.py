@@ -1,4 +1,4 @@
-"""Why tasks run where they run, and what is under way, in sentences."""
+"""Why tasks run where they run, and which moves are under way, in sentences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, eq=False)
 class TaskReasons:
-    """The certificate of a task plan: what binds tasks, what each goal came to, and what moves next."""
+    """The certificate of a task plan: the constraints on tasks, the value of each goal, and the next moves."""
 
     topology: Topology
     plan: TaskPlan
@@ -77,7 +77,7 @@ class TaskReasons:
         return "the least sum" if proved else "not shown to be the least sum"
 
     def _moves(self) -> list[str]:
-        """What moves now, and what waits for its state."""
+        """The moves of now, and those that wait for their state."""
         state, answer = self.plan.application, self.plan.answer
         home = state.ran
         to = np.where(answer.active != NOBODY, state.process_of[answer.active], NOBODY)

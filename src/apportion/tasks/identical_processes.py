@@ -54,7 +54,7 @@ class IdenticalState:
         return task[beside], process[beside], lag[beside]
 
     def missing(self, task: Ints, process: Ints) -> Ints:
-        """(K,) messages that the state of a task lacks on a process; as many as can be where there is none."""
+        """(K,) messages that the state of a task lacks on a process; as many as can be if there is none."""
         known, place_of, lag = self.copies(np.full_like(self.ran, NOBODY))
         # Each pair stands once, and behind all one that is no pair.
         pairs = np.append(known * self.processes + place_of, _FAR)
@@ -66,7 +66,7 @@ class IdenticalState:
 
 @dataclass(frozen=True, eq=False)
 class Copies:
-    """What is kept and restored beside the active tasks.
+    """Copies that are kept and restored in addition to the active tasks.
 
     standby
         (N,) the process that keeps a copy of each task; None where no standbys are asked for.
@@ -83,7 +83,7 @@ class Copies:
 
 
 def active_of(state: IdenticalState, settings: TaskSettings) -> Ints:
-    """(N,) the most even placing where each task is caught up, with fewest moves; ``NotCounted`` without a proof."""
+    """(N,) the most even placing with each task caught up, with fewest moves; ``NotCounted`` without a proof."""
     may = _choices(state.task, state.lag, state.ran != NOBODY, settings)
     if not may.any():
         placed = place_at_previous(state.ran, state.processes)
@@ -117,7 +117,7 @@ def target_of(state: IdenticalState, active: Ints) -> Ints:
 
 
 def copies_of(state: IdenticalState, active: Ints, target: Ints, settings: TaskSettings) -> Copies:
-    """The standby of each task where one is asked for, and what is restored for standbys and targets to come."""
+    """The standby of each task if one is asked for, and the copies restored for standbys and targets to come."""
     standby = coming = None
     if settings.num_standby_replicas:
         if state.processes == 1:
@@ -155,7 +155,7 @@ def _standbys(state: IdenticalState, active: Ints, target: Ints, settings: TaskS
 
 
 def _coming(state: IdenticalState, active: Ints, target: Ints, standby: Ints) -> Ints | None:
-    """(N,) where copies should be if all state were warm everywhere; None where ``standby`` is as good."""
+    """(N,) where copies should be if all state were warm everywhere; None if ``standby`` is as good."""
     load = np.bincount(target, minlength=state.processes) + np.bincount(standby, minlength=state.processes)
     if load.max() <= load.min() + 1:
         return None
@@ -240,7 +240,7 @@ def _cheapest(start: Ints | None, task: Ints, process: Ints, cost: Ints, base: I
 
 
 def _choices(task: Ints, lag: Ints, warm: Bools, settings: TaskSettings) -> Bools:
-    """(C,) whether a copy is within the lag, or where least is missing of a task that is not ``warm`` (N,) by one."""
+    """(C,) whether a copy is within the lag, or has the least missing of a task that is not ``warm`` (N,) by one."""
     near: Bools = lag <= settings.acceptable_recovery_lag
     least = np.full(len(warm), _FAR)
     np.minimum.at(least, task, lag)

@@ -31,7 +31,7 @@ _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, eq=False)
 class Placing:
-    """What is to be placed where.
+    """The tasks to be placed, and the places.
 
     eligible
         (N, Q) where a task may go; a task without any stays unplaced.
@@ -54,7 +54,7 @@ class Placing:
 
     @property
     def parted(self) -> Ints | None:
-        """(Q,) ``process_of``, where some process has two columns; else None."""
+        """(Q,) ``process_of``, if some process has two columns; else None."""
         of = self.process_of
         return None if of is None or len(np.unique(of)) == len(of) else of
 
@@ -87,7 +87,7 @@ def place(placing: Placing) -> tuple[Ints, bool]:
 
 
 def even(load: Ints, threads: Ints, process_of: Ints) -> bool:
-    """Whether no loads (Q,) of as many tasks are better, for threads and then for processes, where all may go anywhere.
+    """Whether no loads (Q,) of as many tasks are better, for threads and then processes, if all may go anywhere.
 
     threads, process_of
         (Q,) as in ``Placing``.
@@ -102,7 +102,7 @@ def even(load: Ints, threads: Ints, process_of: Ints) -> bool:
 
 
 def _most_stay(placing: Placing) -> Ints | None:
-    """The best placing where all processes are empty, a task may go anywhere, and all moves cost the same; else None.
+    """The best placing if all processes are empty, a task may go anywhere, and all moves cost the same; else None.
 
     Processes have a thread each. Balance alone says how many tasks each gets: the whole share, and of what is left at
     most one more. So the cheapest placing is one in which most tasks stay at home, which takes no flow.
@@ -195,7 +195,7 @@ class _Classes:
 
 
 def place_at_previous(home: Ints, processes: int) -> Ints | None:
-    """What ``place`` gives where each task (N,) may go home alone, or at one price anywhere if it has none (-1).
+    """The result of ``place`` if each task (N,) may go home alone, or at one price anywhere if it has none (-1).
 
     Processes are empty and have a thread each. None without a solver, where ``place`` deals.
     """
@@ -233,7 +233,7 @@ def _fill(load: Ints, rest: int) -> tuple[Ints, bool]:
 
 
 def _solve(placing: Placing) -> Ints | None:
-    """The cheapest flow; None without OR-tools, or where costs pass its numbers."""
+    """The cheapest flow; None without OR-tools, or if costs pass its numbers."""
     if solver() is None:
         return None
     kind = np.zeros(len(placing.eligible), dtype=np.int64) if placing.kind is None else placing.kind
@@ -243,7 +243,7 @@ def _solve(placing: Placing) -> Ints | None:
 
 
 def _cheapest(classes: _Classes, placing: Placing) -> Ints | None:
-    """(N,) the process of each task in the cheapest flow of all tasks; None where costs pass the solver's numbers.
+    """(N,) the process of each task in the cheapest flow of all tasks; None if costs pass the solver's numbers.
 
     The ceiling of loads is raised until the tasks fit under it. The first answer is exact: any place above the ceiling
     costs more than every place that is taken, and the number of places is fixed.
@@ -320,7 +320,7 @@ def like_rows(table: Ints) -> tuple[Ints, Ints]:
 
 
 def _first_seen(values: Ints) -> tuple[Ints, Ints]:
-    """Where each different value stands first, in the order of these places; (N,) which of them each value is."""
+    """The first place of each different value, in the order of these places; (N,) which of them each value is."""
     first, which = np.unique(values, return_index=True, return_inverse=True)[1:]
     order = np.argsort(first)
     rank = np.empty(len(first), dtype=np.int64)
@@ -360,7 +360,7 @@ def _doors(net: _Network, kind_of: Ints | None, kinds: Ints, ends: Ints, levels:
 def _class_arcs(
     net: _Network, source: Ints, costs: Ints, kinds: Ints, doors: dict[int, Ints], supply: Ints
 ) -> tuple[tuple[Ints, Ints, int], dict[int, Ints]]:
-    """Class to process where it is cheaper than usual; else through a hub that all with the same choice share.
+    """Class to process if it is cheaper than usual; else through a hub that all with the same choice share.
 
     Returns the classes, processes and first arc of the direct ones, and each class's hub arc as (arc, hub node).
     """
@@ -431,7 +431,7 @@ def deal_seats(heads: Ints, counts: Ints, lines: Ints | None = None) -> Ints:
 
 
 def _column_of(nodes: Ints, ends: Ints, first_door: int) -> Ints:
-    """The column whose node it is, or whose door: doors stand in rows of one a column."""
+    """The column whose node it is, or whose door: doors are in rows of one a column."""
     return np.where(nodes < first_door, nodes - ends[0], (nodes - first_door) % len(ends))
 
 

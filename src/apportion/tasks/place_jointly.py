@@ -83,7 +83,7 @@ class _Joint:
         self.network = network_of(door + len(doors), *parts)
 
     def cost(self, goal: str) -> Cost:
-        """What the arcs' units cost for a goal: squares, or prices."""
+        """The costs of the arcs' units for a goal: squares, or prices."""
         first, slope = np.zeros((2, len(self.network.tail)), dtype=np.int64)
         if goal in self.arcs and goal != "price":
             first[self.arcs[goal]], slope[self.arcs[goal]] = 1, 2
@@ -119,7 +119,7 @@ def _classes(placing: Placing, stateful: Bools) -> tuple[Ints, Ints]:
 
 
 def place_jointly(placing: Placing, stateful: Bools, start: Ints) -> Ints | None:
-    """(N,) the column of each task; None where the network would be too large.
+    """(N,) the column of each task; None if the network would be too large.
 
     Goals in order: least sum of squared loads of threads, of the tasks with state and of all; that of processes; spread
     of kinds; cost; cost of the tasks with state; squares of the tasks with state on each column.

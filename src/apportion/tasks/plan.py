@@ -1,4 +1,4 @@
-"""A task plan with names: process to consumer to tasks, what moves later, and when to look again."""
+"""A task plan with names: process to consumer to tasks, later moves, and when to look again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TaskPlan:
     settings: TaskSettings
 
     def with_active(self, active: Ints) -> TaskPlan:
-        """The plan where another placing of active tasks, as good as this one's, is the one that counts.
+        """The plan if another placing of active tasks, as good as this one's, is the one that counts.
 
         active
             (N,) the process that runs each task.
@@ -111,7 +111,7 @@ class TaskPlan:
         )
 
     def _by_process(self, share: Callable[[int, Process], dict[str, list[Task]]]) -> TasksByConsumer:
-        """Each process's consumers with their tasks; the parts of a process stand together again."""
+        """Each process's consumers with their tasks; the parts of a process are together again."""
         shares: TasksByConsumer = {}
         for q, process in enumerate(self.application.processes):
             shares.setdefault(process.process_id, {}).update(share(q, process))

@@ -13,7 +13,7 @@ _LONG: Final = frozenset({"acceptable_recovery_lag", "probing_rebalance_interval
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What a user can set, with Kafka's defaults; the dots of Kafka's names are underscores here.
+    """The user's settings, with Kafka's defaults; the dots of Kafka's names are underscores here.
 
     num_standby_replicas
         Warm copies of each stateful task's state besides the active one.

@@ -50,7 +50,7 @@ class Task(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Task:
-        """The task that ``text`` names; ``BadInput`` where it names none."""
+        """The task that ``text`` names; ``BadInput`` if it names none."""
         subtopology, _, partition = text.partition("_")
         if not (subtopology.isascii() and subtopology.isdigit() and partition.isascii() and partition.isdigit()):
             raise BadInput("task", repr(text), "a name like 0_3: sub-topology, partition")

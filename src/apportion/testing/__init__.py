@@ -1,4 +1,4 @@
-"""What the author of a strategy or a client needs for tests: promises to check, a real broker, Java peers."""
+"""Tools for the author of a strategy or a client: promises to check, a real broker, Java peers."""
 
 from __future__ import annotations
 

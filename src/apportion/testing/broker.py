@@ -61,7 +61,7 @@ LOGGING = (
 
 
 class Client:
-    """What can be asked of running brokers: topics made, grown and deleted, Kafka's own tools run."""
+    """Requests to running brokers: topics made, grown and deleted, Kafka's own tools run."""
 
     bootstrap: str
     """``host:port`` of a plain listener, several with commas between."""
@@ -85,13 +85,13 @@ class Client:
             admin.create_partitions({name: partitions})
 
     def admin(self) -> Any:
-        """A new ``kafka.KafkaAdminClient``, to be closed by whoever asked."""
+        """A new ``kafka.KafkaAdminClient``, to be closed by the caller."""
         from kafka import KafkaAdminClient
 
         return KafkaAdminClient(bootstrap_servers=self.bootstrap.split(","))
 
     def tool(self, main_class: str, *args: str, patience_s: float = 120) -> str:
-        """Run one of Kafka's command-line classes against these brokers and return what it printed.
+        """Run one of Kafka's command-line classes against these brokers and return its output.
 
         ``tool("org.apache.kafka.tools.TopicCommand", "--list")``; ``--bootstrap-server`` is added.
         """
@@ -99,7 +99,7 @@ class Client:
 
 
 class Broker(Client):
-    """One broker, its own controller unless it is told of another.
+    """One broker, its own controller unless it is given another.
 
     rack
         Its ``broker.rack``.
@@ -152,7 +152,7 @@ class Broker(Client):
 
     @property
     def log(self) -> Path:
-        """What the broker says on standard error and output."""
+        """The broker's standard output and error."""
         return self.folder / "broker.log"
 
     @property
@@ -180,15 +180,15 @@ class Broker(Client):
         return self
 
     def stop(self) -> None:
-        """Shut down in good order; members are told."""
+        """Shut down in good order; members hear of it."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill -9: nothing is flushed, nobody is told."""
+        """Kill -9: nothing is flushed, no member hears of it."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> Self:
-        """Stop in good order where it runs, and start on the same data and ports."""
+        """Stop in good order if it runs, and start on the same data and ports."""
         self.stop()
         return self.start()
 
@@ -350,7 +350,7 @@ def java(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on just now, all different.
+    """Ports of 127.0.0.1 that are free just now, all different.
 
     They lie below those that systems lend to outgoing connections: a client that knocks at a broker that is down may
     be lent the very port it knocks at, connect to itself, and so keep the broker from coming back.

@@ -1,4 +1,4 @@
-"""What every strategy promises, tried on small groups: ``check_assignor`` tells an author what theirs breaks."""
+"""The promises of every strategy, tried on small groups: ``check_assignor`` tells an author which theirs breaks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _smallest(assignor: Assignor, promise: str, why: str, group: GroupDict) -> t
 
 
 def _manners(assignor: Assignor) -> Broken:
-    """What can be said without a group."""
+    """The findings without a group."""
     broken = {}
     name = getattr(assignor, "name", None)
     if not (isinstance(name, str) and name):
@@ -96,7 +96,7 @@ def _manners(assignor: Assignor) -> Broken:
 
 
 def _facts_broken(assignor: Assignor) -> dict[str, str]:
-    """What is wrong with the facts that it asks for."""
+    """The faults in the facts that it asks for."""
     try:
         traits_of(assignor)
     except BrokenAssignor as error:
@@ -105,7 +105,7 @@ def _facts_broken(assignor: Assignor) -> dict[str, str]:
 
 
 def _memory_broken(assignor: Assignor) -> dict[str, str]:
-    """What its codec loses of what a member of a cooperative group still holds while it joins."""
+    """The partitions of a joining member of a cooperative group that its codec loses."""
     try:
         traits = traits_of(assignor)
     except BrokenAssignor:

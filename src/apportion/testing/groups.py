@@ -28,7 +28,7 @@ _NAMES: Final = ("t", "clicks", "Größe", "日本", "\uff5e", "🛒", "a.b-c_d"
 
 @dataclass(frozen=True)
 class Kinds:
-    """What may occur in random groups, and how large they are at most.
+    """The features of random groups, and how large they are at most.
 
     subscriptions
         Which of ``SUBSCRIPTIONS`` are drawn from.
@@ -104,7 +104,7 @@ def _topic_names(rng: Random, kinds: Kinds) -> list[str]:
 
 
 def _topic(rng: Random, kinds: Kinds, racks: str) -> int | list[dict[str, Any]]:
-    """A number of partitions where nothing else is known, or their entries."""
+    """A number of partitions if nothing else is known, or their entries."""
     size = rng.randint(0 if kinds.odd else 1, kinds.partitions)
     gaps = kinds.gaps and rng.random() < 0.1
     ids = sorted(rng.sample(range(size + 3), size)) if gaps else list(range(size))
@@ -182,7 +182,7 @@ def _add_fact(rng: Random, name: str, fact: Fact, members: dict[str, dict[str, A
 
 
 def _add_claims(rng: Random, kinds: Kinds, topics: dict[str, Any], members: dict[str, dict[str, Any]]) -> None:
-    """Who says to have held what."""
+    """The members' claims on past partitions."""
     generation = rng.choice((None, rng.randint(0, 9)))
     for name, description in topics.items():
         ids = range(description) if isinstance(description, int) else [entry["partition"] for entry in description]
@@ -198,7 +198,7 @@ def _add_claims(rng: Random, kinds: Kinds, topics: dict[str, Any], members: dict
 
 
 def _add_false_claims(rng: Random, names: list[str], members: dict[str, dict[str, Any]]) -> None:
-    """Claims of members that missed a rebalance, or of a topic that was made anew."""
+    """Claims of members that missed a rebalance, or of a topic that was recreated."""
     for fields in members.values():
         if rng.random() < 0.4:
             fields["generation"] = rng.choice((None, -1, rng.randint(0, 9)))

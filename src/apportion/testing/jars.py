@@ -1,4 +1,4 @@
-"""Bring Apache Kafka and what Spark needs from Maven once, and compile the Java peers.
+"""Bring Apache Kafka and Spark's needs from Maven once, and compile the Java peers.
 
 ``python -m apportion.testing.jars`` does it all and is quick when nothing is missing. The jars live in
 ``$APPORTION_JARS``, else in ``.jars`` of the source tree, else in ``~/.cache/apportion/jars``:
@@ -73,7 +73,7 @@ def maven() -> str:
 
 
 def kafka(version: str = KAFKA[0]) -> str:
-    """The class path of a release of Apache Kafka and the Java peers; fetched and compiled where they are missing.
+    """The class path of a release of Apache Kafka and the Java peers; fetched and compiled if they are missing.
 
     version
         One of ``KAFKA``, or another that Maven has. The peers are compiled once, against the first of ``KAFKA``.
@@ -85,19 +85,19 @@ def kafka(version: str = KAFKA[0]) -> str:
 
 
 def kafka_folder(version: str) -> Path:
-    """Where the jars of a release of Apache Kafka lie."""
+    """The folder of the jars of a release of Apache Kafka."""
     return home() / ("kafka" if version == KAFKA[0] else f"kafka-{version}")
 
 
 def spark(jar_set: JarSet = packages.KAFKA) -> list[Path]:
-    """The jars of a set for ``spark.jars``; fetched where they are missing."""
+    """The jars of a set for ``spark.jars``; fetched if they are missing."""
     recipe = digest(*(name.encode() for name in jar_set.jars))
     made(home() / jar_set.name, recipe, lambda folder: fetch_set(jar_set, folder))
     return sorted((home() / jar_set.name).glob("*.jar"))
 
 
 def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
-    """Make a folder whole or not at all, once for each recipe, whoever else wants it at the same time."""
+    """Make a folder whole or not at all, once for each recipe, even if others want it at the same time."""
     if recipe_of(folder) == recipe:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def made(folder: Path, recipe: str, make: Callable[[Path], None]) -> None:
 
 
 def recipe_of(folder: Path) -> str | None:
-    """What the folder was made from, or None where it is missing."""
+    """The recipe that the folder was made from, or None if it is missing."""
     try:
         return (folder / ".recipe").read_text()
     except OSError:
@@ -160,7 +160,7 @@ def compile_peers(folder: Path) -> None:
 
 
 def run(*command: str) -> None:
-    """Run a command to its end, or raise with what it said last."""
+    """Run a command to its end, or raise with the end of its output."""
     with tempfile.TemporaryDirectory() as away:  # not among other people's pom.xml
         process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=away)
     if process.returncode:
@@ -193,12 +193,12 @@ def digest(*parts: bytes) -> str:
 
 
 def say(artifacts: str) -> None:
-    """Tell a person what is being fetched."""
+    """Show a person which file is being fetched."""
     print(f"== {artifacts} into {home()}", file=sys.stderr, flush=True)
 
 
 def main(words: Sequence[str] = ()) -> int:
-    """Fetch and compile whatever is missing; with ``--spark`` only what Spark needs, as an image of the pipeline does.
+    """Fetch and compile all missing parts; with ``--spark`` only Spark's, as an image of the pipeline does.
 
     Without Java or Maven the set-up goes on and says what that costs, unless nothing may be skipped
     (``APPORTION_REQUIRE_BROKER=1``, as in continuous integration).

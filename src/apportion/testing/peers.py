@@ -38,7 +38,7 @@ STRATEGIES = {
 
 
 class PeerError(ApportionError):
-    """What Kafka's own code threw at a request."""
+    """The exception that Kafka's own code threw at a request."""
 
 
 class Peer:
@@ -84,14 +84,14 @@ class Peer:
         return dict(json.loads(line))
 
     def last_words(self) -> str:
-        """The end of what it said on standard error."""
+        """The end of its standard error."""
         if self.log.closed:
             return "it was closed"
         self.log.seek(0)
         return self.log.read()[-2000:].decode(errors="replace") or "without a word"
 
     def ask(self, line: Mapping[str, Any]) -> Json:
-        """Send one object and read its answer; what Kafka threw is a ``PeerError``."""
+        """Send one object and read its answer; an exception of Kafka's is a ``PeerError``."""
         self.tell(line)
         return answered(self.hear())
 
@@ -122,11 +122,11 @@ class JavaAssignors(Peer):
     main_class = "Assignors"
 
     def assign(self, assignor: str, group: Mapping[str, Any]) -> dict[str, dict[str, list[int]]]:
-        """Who gets what: ``{"member": {"topic": [0, 1]}}``. Racks, instance ids and generations count."""
+        """The assignment: ``{"member": {"topic": [0, 1]}}``. Racks, instance ids and generations count."""
         return dict(self.ask({"assignor": assignor, "group": group})["assignment"])
 
     def assign_all(self, questions: Iterable[tuple[str, Mapping[str, Any]]]) -> list[dict[str, dict[str, list[int]]]]:
-        """Who gets what, for many pairs of (assignor, group)."""
+        """The assignments, for many pairs of (assignor, group)."""
         answers = self.ask_all({"assignor": assignor, "group": group} for assignor, group in questions)
         return [dict(answered(answer)["assignment"]) for answer in answers]
 
@@ -153,7 +153,7 @@ class JavaCodec(Peer):
         return self.ask(record_line(key, value))
 
     def decode_records(self, records: Iterable[tuple[bytes, bytes | None]]) -> list[Json]:
-        """What ``decode_record`` gives, for many; where Kafka throws, ``{"error": ...}``."""
+        """The result of ``decode_record``, for many; if Kafka throws, ``{"error": ...}``."""
         return self.ask_all(record_line(key, value) for key, value in records)
 
     def encode_record(
@@ -171,7 +171,7 @@ def record_line(key: bytes, value: bytes | None) -> Json:
 
 
 class JavaMember(Peer):
-    """A KafkaConsumer in a JVM of its own, to be told what to do and to be killed.
+    """A KafkaConsumer in a JVM of its own, which takes orders and can be killed.
 
     topics
         What it subscribes to; or a ``pattern``; or what it takes for itself with ``assign={"clicks": [0]}``.
@@ -228,7 +228,7 @@ class JavaMember(Peer):
 
     @property
     def assignment(self) -> dict[str, list[int]]:
-        """What it holds, as it said last."""
+        """Its partitions, as it last reported them."""
         return dict(self._last("partitions", {}))
 
     @property
@@ -314,7 +314,7 @@ class JavaMember(Peer):
         self.process.send_signal(18)
 
     def close(self) -> None:
-        """Leave the group where it still can, and end the process."""
+        """Leave the group if it still can, and end the process."""
         if self.process.poll() is None:
             try:
                 self.leave()

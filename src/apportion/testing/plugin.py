@@ -18,7 +18,7 @@ from apportion.testing.broker import Broker
 
 
 def needs_java(version: str = jar_box.KAFKA[0]) -> str:
-    """The class path of a release of Apache Kafka; skips the calling test, or fails it where nothing may be skipped."""
+    """The class path of a release of Apache Kafka; skips the calling test, or fails it if skips are forbidden."""
     try:
         jar_box.java("javac")
         return jar_box.kafka(version)

@@ -24,7 +24,7 @@ def start(command: list[str], *, log: IO[Any] | int | None, **options: Any) -> s
 
 
 def end(process: subprocess.Popen[Any], *, how: int = signal.SIGTERM, patience_s: float = 60) -> None:
-    """Signal the process's group, wait, and kill it where it does not listen; quiet where it is gone."""
+    """Signal the process's group, wait, and kill it if it does not listen; quiet if it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, how)
     try:
@@ -41,7 +41,7 @@ def end(process: subprocess.Popen[Any], *, how: int = signal.SIGTERM, patience_s
 
 @atexit.register
 def end_all() -> None:
-    """Kill what is left."""
+    """Kill the processes that are left."""
     for process in list(LIVING):
         if process.poll() is None:
             end(process, how=signal.SIGKILL)

@@ -1,1 +1,1 @@
-"""Kafka's bytes in and out: what members say and are told, what they remember, and what the coordinator wrote."""
+"""Kafka's bytes in and out: subscriptions, assignments, members' memories, and the coordinator's records."""

@@ -1,4 +1,4 @@
-"""What a member is told: its partitions, and user data from the leader's assignor.
+"""A member's assignment: its partitions, and user data from the leader's assignor.
 
 Versions 0 to 3 of Kafka's ConsumerProtocolAssignment differ in the version alone; a higher one is read as 3 and its
 tail left alone. Source: ``ConsumerProtocol``.
@@ -28,7 +28,7 @@ class Assignment:
 
 
 def read_assignment(raw: Bytes) -> Assignment:
-    """Read any version; UnreadableBytes where Kafka's own reader gives up too, zero bytes included."""
+    """Read any version; UnreadableBytes if Kafka's own reader gives up too, zero bytes included."""
     reader = Reader(raw)
     version = read_version(reader)
     return Assignment(read_held(reader), reader.nullable_blob(), version)

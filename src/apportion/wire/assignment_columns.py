@@ -1,4 +1,4 @@
-"""What all members are told, written at once: the bytes of every assignment from arrays.
+"""All members' assignments, written at once: the bytes of every assignment from arrays.
 
 Where each number and name goes follows from the sizes alone, so everything of one kind is put into its places in one
 step. The bytes are those of ``assignment.write_assignment``, which is the reference.
@@ -84,7 +84,7 @@ def _too_long(size: int) -> ValueError:
 
 
 def _parts(topic: Ints, held: Ints) -> tuple[Ints, Ints]:
-    """Where each part begins (E,): a member's partitions of one topic; and how many there are up to each member."""
+    """The start of each part (E,): a member's partitions of one topic; and how many there are up to each member."""
     ends = held.cumsum()
     begins = np.ones(len(topic) + 1, dtype=np.bool_)
     np.not_equal(topic[1:], topic[:-1], out=begins[1:-1])

@@ -109,7 +109,7 @@ def read_held_lists(buffer: Buffer, begin: Ints, end: Ints) -> HeldLists:
 
 
 def _without_refused(lists: HeldLists) -> HeldLists:
-    """The lists without what was read of refused lists before they were refused."""
+    """The lists without the entries that were read of refused lists before the refusal."""
     counts = lists.count
     keep = np.repeat(lists.stop >= 0, counts)
     counts[lists.stop < 0] = 0
@@ -138,7 +138,7 @@ class _Walk:
             stop[number] = self._one(*span)
 
     def _believed(self, at: Ints, count: Ints, slot: Ints, bound: Ints) -> tuple[Ints, Ints] | None:
-        """Read steps of all lists, longest first, and judge afterwards; None where anything does not fit.
+        """Read steps of all lists, longest first, and judge afterwards; None if anything does not fit.
 
         Lengths that are not negative only lead forward. So where no length is negative and each list's last part ends
         inside its bound, all its parts do, and every number was read where it stands.
@@ -181,7 +181,7 @@ class _Walk:
         return reached, slot + np.minimum(count, len(active))
 
     def _one(self, at: int, slot: int, last: int, bound: int) -> int:
-        """The rest of one list; the byte after it, -1 where it is refused."""
+        """The rest of one list; the byte after it, -1 if it is refused."""
         raw, parts = self.buffer.raw, []
         for _ in range(slot, last):
             size = raw[at] << 8 | raw[at + 1]
@@ -202,7 +202,7 @@ class _Walk:
 
 
 def number_names(buffer: Buffer, at: Ints, size: Ints, known: Mapping[bytes, int]) -> Ints:
-    """(E,) the number of each name that stands at ``at`` (E,) in ``size`` (E,) bytes; -1 where it is not known.
+    """(E,) the number of each name that is at ``at`` (E,) in ``size`` (E,) bytes; -1 if it is not known.
 
     Names are found by a key of 64 bits and compared word by word: a name as bytes of its own takes three times as long.
 

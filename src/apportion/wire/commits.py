@@ -43,7 +43,7 @@ class BytesColumn:
 
 @dataclass(frozen=True, slots=True)
 class CommitColumns:
-    """N rows decoded together; a row counts only where ``decoded``, the others are for ``coordinator.decode``.
+    """N rows decoded together; a row counts only if ``decoded``, the others are for ``coordinator.decode``.
 
     group_at, group_size, topic_at, topic_size
         (N,) slices of the keys' buffer, valid UTF-8.
@@ -124,12 +124,12 @@ class _Rows:
         self.i64 = np.ndarray((octets.size - 7,), ">i8", octets.data, strides=(1,))
 
     def int16(self, at: Ints, ok: Bools, otherwise: int) -> Ints:
-        """(n,) an int16 at each byte where ``ok`` says that it is inside its row."""
+        """(n,) an int16 at each byte for which ``ok`` says that it is inside its row."""
         return np.where(ok, self.i16[np.where(ok, at, 0)], otherwise).astype(np.int64)
 
 
 def _keys(key: _Rows) -> tuple[Ints, Ints, Ints, Ints, NDArray[np.int32], Bools]:
-    """Group and topic slices, partitions, and where a key of type 1 is whole. Bytes behind it are left alone."""
+    """Group and topic slices, partitions, and whether a key of type 1 is whole. Bytes behind it are left alone."""
     size = key.end - key.at
     ok = key.valid & (size >= 10)
     ok &= key.int16(key.at, ok, -1) == 1
@@ -182,7 +182,7 @@ def _values(value: _Rows, version: int, rows: Ints, out: dict[str, Any]) -> Bool
 
 
 def _compact_size(value: _Rows, at: Ints, ok: Bools) -> tuple[Ints, Ints, Bools]:
-    """Where the text begins, its size, and where its length took one or two bytes and is no null."""
+    """The start of the text, its size, and whether its length took one or two bytes and is no null."""
     low, high = value.octets[at].astype(np.int64), value.octets[at + 1].astype(np.int64)
     two = low >= 0x80
     size = np.where(two, (low & 0x7F) | (high << 7), low) - 1
@@ -190,7 +190,7 @@ def _compact_size(value: _Rows, at: Ints, ok: Bools) -> tuple[Ints, Ints, Bools]
 
 
 def _topic_ids(value: _Rows, at: Ints, end: Ints, ok: Bools) -> tuple[Ints, Bools]:
-    """(n,) where the id begins or -1, and where the tags are none, or one that is an id of 16 bytes."""
+    """(n,) the start of the id or -1, and whether the tags are none, or one that is an id of 16 bytes."""
     count = value.octets[at]
     single = ok & (count == 1) & (end - at >= 19)
     at_id = np.where(single, at, 0)
@@ -201,7 +201,7 @@ def _topic_ids(value: _Rows, at: Ints, end: Ints, ok: Bools) -> tuple[Ints, Bool
 
 
 def _leave_bad_text(column: _Rows, decoded: Bools, at: Ints, size: Ints) -> None:
-    """Clear ``decoded`` where a slice is not UTF-8: Kafka reads that with replacements, as the plain decoder does."""
+    """Clear ``decoded`` if a slice is not UTF-8: Kafka reads that with replacements, as the plain decoder does."""
     rows = np.flatnonzero(decoded & (size > 0))
     octets = column.octets
     if not rows.size or int(octets[column.at[0] : column.end[-1]].max()) < 0x80:

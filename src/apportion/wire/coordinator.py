@@ -149,7 +149,7 @@ Record = Commit | GroupGeneration | EpochRecord | Other
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
-    """One record; UnreadableBytes where Kafka's own deserializer gives up, or the version is unknown."""
+    """One record; UnreadableBytes if Kafka's own deserializer gives up, or the version is unknown."""
     if key is None:
         raise UnreadableBytes("a record without a key", 0)
     reader = Reader(key)
@@ -166,7 +166,7 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
 
 
 def readable(key: bytes | None, value: bytes | None) -> Record | None:
-    """One record; None of one that nobody can read."""
+    """One record; None for an unreadable one."""
     try:
         return decode(key, value)
     except UnreadableBytes:
@@ -271,7 +271,7 @@ _ConsumerFields = tuple[str | None, tuple[str, ...], Held, int | None, Held, byt
 
 
 def _consumer_fields(protocol_type: str, subscription: bytes, assignment: bytes) -> _ConsumerFields:
-    """The fields of ``Member`` from ``rack`` to ``unreadable``: what a consumer's subscription and assignment say."""
+    """The fields of ``Member`` from ``rack`` to ``unreadable``: a consumer's subscription and assignment."""
     if protocol_type != "consumer":
         return None, (), (), None, (), subscription, None
     trouble: list[str] = []

@@ -38,7 +38,7 @@ _CURRENT = struct({"topicId": Reader.uuid, "partitions": int32s}, {0: ("assignme
 
 
 def _classic(reader: Reader) -> Body | None:
-    """A nullable struct: a varint that is 1 where it is there."""
+    """A nullable struct: a varint that is 1 if it is there."""
     return _CLASSIC(reader) if reader.uvarint() > 0 else None
 
 

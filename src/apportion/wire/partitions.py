@@ -1,4 +1,4 @@
-"""Lists of (topic, partition ids) as they stand in subscriptions, assignments and memories."""
+"""Lists of (topic, partition ids) as they occur in subscriptions, assignments and memories."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def held(partitions: Mapping[str, Iterable[int]]) -> Held:
 
 
 def in_order(partitions: Held) -> Held:
-    """Topics as Java sorts them, ids ascending: how Kafka's clients write what they own.
+    """Topics as Java sorts them, ids ascending: the form in which Kafka's clients write their partitions.
 
     A topic without ids falls, since Java's writer works from single partitions.
     """

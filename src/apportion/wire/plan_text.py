@@ -1,4 +1,4 @@
-"""A plan as text for a carrier's rack id: what the class on the brokers reads, written and read here.
+"""A plan as text for a carrier's rack id: the text for the class on the brokers, written and read here.
 
     apportion-plan:2:NUMBER:BODY[:SIGNATURE]
 
@@ -57,7 +57,7 @@ ASSIGNOR: Final = "apportion"
 
 @dataclass(frozen=True)
 class MemberKey:
-    """Who a member is to a plan: its instance id where it is static, else its member id."""
+    """A member's identity for a plan: its instance id if it is static, else its member id."""
 
     member_id: str
     instance_id: str | None = None
@@ -70,7 +70,7 @@ class MemberKey:
 
 @dataclass(frozen=True)
 class GovernedPlan:
-    """What a governor wants.
+    """A governor's plan.
 
     number
         Which of two plans is newer, from 0 to 10**18 - 1: one more than any that the group's members carry.
@@ -162,7 +162,7 @@ def _runs(owners: Sequence[int]) -> bytes:
 
 @dataclass(frozen=True)
 class PlanPart:
-    """What one rack id says: digests in place of members, and under which salt.
+    """The content of one rack id: digests in place of members, and under which salt.
 
     at_s
         When it was published, seconds since 1970.
@@ -178,7 +178,7 @@ class PlanPart:
 
 
 def read(rack: str) -> PlanPart:
-    """What a carrier's rack id says; a signature is not looked at.
+    """The content of a carrier's rack id; a signature is not looked at.
 
     Raises
         UnreadableBytes: it is no plan, or a torn one.

@@ -52,7 +52,7 @@ codecs.register_error("apportion-java", _replace_as_java)
 
 
 def text(raw: bytes) -> str:
-    """UTF-8 as Java reads it: never an error, U+FFFD for what is malformed."""
+    """UTF-8 as Java reads it: never an error, U+FFFD for malformed bytes."""
     return raw.decode("utf-8", "apportion-java")
 
 

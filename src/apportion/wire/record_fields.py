@@ -52,7 +52,7 @@ def nullable_array(element: Read, least: int) -> Read:
 
 
 def nullable_struct(inner: Read) -> Read:
-    """A struct behind a byte that is negative where it is null (a field that is not tagged)."""
+    """A struct behind a byte that is negative if it is null (a field that is not tagged)."""
     return lambda reader: None if reader.int8() < 0 else inner(reader)
 
 

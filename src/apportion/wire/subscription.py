@@ -1,4 +1,4 @@
-"""What a member says when it joins: topics, user data, what it owned, in which generation, in which rack.
+"""A member's subscription when it joins: topics, user data, past partitions with their generation, and its rack.
 
 Versions 0 to 3 of Kafka's ConsumerProtocolSubscription: 1 added what is owned, 2 its generation, 3 the rack. A higher
 version is read as 3 and its tail left alone. Source: ``ConsumerProtocol``; KIP-429, KIP-792, KIP-881.
@@ -53,7 +53,7 @@ def read_version(reader: Reader) -> int:
 
 
 def read_subscription(raw: Bytes) -> Subscription:
-    """Read any version; UnreadableBytes where Kafka's own reader gives up too."""
+    """Read any version; UnreadableBytes if Kafka's own reader gives up too."""
     reader = Reader(raw)
     version = read_version(reader)
     topics = _topics(reader)
@@ -65,7 +65,7 @@ def read_subscription(raw: Bytes) -> Subscription:
 
 
 def _topics(reader: Reader) -> tuple[str, ...]:
-    """The names, taken from the last subscription read where the bytes are the same: members of a group repeat them.
+    """The names, taken from the last subscription read if the bytes are the same: members of a group repeat them.
 
     The list says its own length, so whatever begins with the same bytes begins with the same list.
     """

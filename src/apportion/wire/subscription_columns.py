@@ -1,4 +1,4 @@
-"""What all members of a group say when they join, read at once into columns.
+"""The subscriptions of all joining members of a group, read at once into columns.
 
 Members of a group mostly send the same topics, and nearly all differ in what they own alone. So the head of a
 subscription, its version and topics, is looked at once for all that begin with the same bytes; what stands behind the
@@ -64,7 +64,7 @@ class SubscriptionColumns:
         return None if size < 0 else self.buffer.raw[at : at + size]
 
     def one(self, member: int) -> Subscription:
-        """One member's subscription as an object; an empty one where its bytes are none."""
+        """One member's subscription as an object; an empty one if its bytes are none."""
         return Subscription(()) if member in self.refused else read_subscription(self.sent[member])
 
     def topics(self) -> list[str]:
@@ -101,7 +101,7 @@ class _Heads:
         """(version, list) of each head; the first is that of bytes that are no subscription."""
 
     def split(self, sent: Sequence[bytes]) -> tuple[list[int], list[bytes]]:
-        """The number of each one's head, and what stands behind it; nothing behind bytes that are no subscription."""
+        """The number of each one's head, and the bytes behind it; nothing behind bytes that are no subscription."""
         head, number = _NO_HEAD
         head_of, rests = [], []
         for octets in sent:
@@ -114,7 +114,7 @@ class _Heads:
         return head_of, rests
 
     def _read(self, sent: bytes) -> tuple[bytes, int]:
-        """The head of a subscription and its number; all bytes and 0 where it is none."""
+        """The head of a subscription and its number; all bytes and 0 if it is none."""
         try:
             names = _names(sent)
         except UnreadableBytes:
@@ -149,7 +149,7 @@ def _names(sent: bytes) -> list[bytes]:
 
 
 def read_subscription_columns(sent: Sequence[bytes]) -> SubscriptionColumns:
-    """Read what every member sent, any version; nothing here raises, whatever the bytes."""
+    """Read every member's bytes, any version; nothing here raises, with any bytes."""
     heads = _Heads()
     head_of, rests = heads.split(sent)
     buffer, size = Buffer(rests), ints(list(map(len, rests)))
@@ -180,7 +180,7 @@ def read_subscription_columns(sent: Sequence[bytes]) -> SubscriptionColumns:
 def _without_lost(
     lists: tuple[tuple[str, ...], ...], list_of: Ints, names: dict[bytes, str], lost: Ints
 ) -> tuple[tuple[tuple[str, ...], ...], Ints, dict[bytes, str]]:
-    """Lists, whose they are, and names, where some members say nothing."""
+    """Lists, their members, and names, if some members say nothing."""
     list_of = list_of + 1
     list_of[lost] = 0
     is_used = np.bincount(list_of, minlength=len(lists) + 1) > 0
@@ -209,7 +209,7 @@ def _racks(raw: bytes, at: Ints, size: Ints) -> tuple[str | None, ...]:
 
 
 class _Fields:
-    """What stands behind the topics, field by field, for all members; ``good`` (M,) tells whose bytes fitted so far."""
+    """The fields behind the topics, one by one, for all members; ``good`` (M,) says whose bytes fitted so far."""
 
     def __init__(self, buffer: Buffer, begin: Ints, end: Ints, version: Ints, good: Bools) -> None:
         self.buffer, self.end, self.version, self.good = buffer, end, version, good
@@ -221,7 +221,7 @@ class _Fields:
             self._forget_refused()
 
     def _user_data(self, begin: Ints) -> Ints:
-        """Where the next field begins."""
+        """The start of the next field."""
         size = self.buffer.int32s(begin)
         self.data_at = begin + 4
         self.data_size = np.maximum(size, -1)

@@ -1,4 +1,4 @@
-"""What members of a task group tell their leader, and what it tells them, inside user data.
+"""The messages between members of a task group and their leader, inside user data.
 
 Both layouts are ours and begin with an int16 version; a reader of version n takes what it knows of n + 1 and leaves
 the tail alone. They are not the bytes of Kafka Streams. Whatever comes, ``read_*`` answers: bytes that cannot be read
@@ -26,7 +26,7 @@ Pair = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TaskMemory:
-    """What a member says when it joins.
+    """A member's report when it joins.
 
     process
         What shares its local state; "" where nothing was said.
@@ -54,7 +54,7 @@ class TaskMemory:
 
 @dataclass(frozen=True, slots=True)
 class TaskAssignment:
-    """What a member is told beside its partitions.
+    """A member's orders in addition to its partitions.
 
     active, standby, warmup
         Its tasks in each role; an active one comes with all of its partitions or not at all.
@@ -88,7 +88,7 @@ def write_memory(memory: TaskMemory) -> bytes:
 
 
 def read_memory(raw: bytes | None) -> TaskMemory:
-    """Read what ``write_memory`` wrote; tasks and lags with a negative number are left out, for there are none."""
+    """Read the bytes of ``write_memory``; tasks and lags with a negative number are left out, for there are none."""
     if not raw:
         return TaskMemory()
 
@@ -117,7 +117,7 @@ def write_orders(orders: TaskAssignment) -> bytes:
 
 
 def read_orders(raw: bytes | None) -> TaskAssignment:
-    """Read what ``write_orders`` wrote; a member whose leader talks nonsense runs nothing, and says why."""
+    """Read the bytes of ``write_orders``; a member whose leader sends nonsense runs nothing, and says why."""
     if not raw:
         return TaskAssignment()
     try:

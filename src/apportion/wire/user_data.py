@@ -1,4 +1,4 @@
-"""What assignors remember between rebalances, inside a member's user data.
+"""The assignors' memory between rebalances, inside a member's user data.
 
 Here are Kafka's own layouts, which have no version: ``sticky`` V0 and V1, and ``cooperative-sticky``. Those of other
 strategies are in their files and begin with an int16 version; a reader of version n takes what it knows of n + 1 and
@@ -32,7 +32,7 @@ FACTS_MARK: Final = b"appfacts"
 
 @dataclass(frozen=True, slots=True)
 class StickyData:
-    """What a member of a sticky group owned, and since which generation.
+    """The partitions of a member of a sticky group, and since which generation.
 
     generation
         None where none was sent (V0, nothing) or it is negative.
@@ -96,7 +96,7 @@ def _sticky_kafka_python(reader: Reader) -> StickyData:
 
 
 def read_cooperative(raw: bytes | None) -> StickyData:
-    """The generation alone (int32); what is owned stands in the subscription itself."""
+    """The generation alone (int32); the partitions are in the subscription itself."""
     return read_layout(
         raw, StickyData, lambda reader: StickyData(generation=known(reader.int32())), "cooperative-sticky"
     )
@@ -137,7 +137,7 @@ def write_facts(facts: Mapping[str, int]) -> bytes:
 
 
 def read_facts(raw: bytes | None) -> dict[str, int]:
-    """The facts at the end of user data, before a capacity; none where there are none, or none that can be read."""
+    """The facts at the end of user data, before a capacity; none if there are none, or none that can be read."""
     reader = Reader(_split(raw)[1])
     try:
         return {reader.string(): reader.int64() for _ in range(reader.count(10))} if reader.end else {}
@@ -151,7 +151,7 @@ def without_facts(raw: bytes | None) -> bytes | None:
 
 
 def _split(raw: bytes | None) -> tuple[bytes | None, bytes]:
-    """What stands before the facts, and what they are written as; a capacity is behind them."""
+    """The bytes before the facts, and the facts' own bytes; a capacity is behind them."""
     raw = without_capacity(raw)
     if not raw or raw[-CAPACITY_SIZE:-4] != FACTS_MARK:
         return raw, b""
@@ -163,7 +163,7 @@ def _split(raw: bytes | None) -> tuple[bytes | None, bytes]:
 
 
 def read_layout(raw: bytes | None, kind: Callable[..., M], layout: Callable[[Reader], M], name: str) -> M:
-    """What the layout reads; ``kind()`` of nothing, and ``kind(lost=why)`` of bytes that are none of the strategy's."""
+    """The layout's reading; ``kind()`` of nothing, and ``kind(lost=why)`` of bytes that are none of the strategy's."""
     if not raw:
         return kind()
     try:
@@ -173,7 +173,7 @@ def read_layout(raw: bytes | None, kind: Callable[..., M], layout: Callable[[Rea
 
 
 def own_version(reader: Reader) -> None:
-    """Pass over the version at the head of a layout of ours."""
+    """Pass over the version at the head of a layout of this package."""
     version = reader.int16()
     if version < OWN_VERSION:
         raise reader.fail(f"version {version}, needed {OWN_VERSION} or higher")

@@ -13,4 +13,4 @@ class ConsumerGroupDescribeRequest(ApiMessage, load_json=__package__):  # type: 
 
 
 class ConsumerGroupDescribeResponse(ApiMessage, load_json=__package__):  # type: ignore[misc,call-arg]
-    """Its answer: epochs, members, what they have and shall have."""
+    """Its answer: epochs, members, and their present and future partitions."""

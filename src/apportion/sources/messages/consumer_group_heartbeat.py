@@ -13,4 +13,4 @@ class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=__package__):  # type:
 
 
 class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=__package__):  # type: ignore[misc,call-arg]
-    """Its epoch, when to beat again, and what it shall have."""
+    """Its epoch, when to beat again, and its future partitions."""

@@ -13,4 +13,4 @@ class ShareGroupDescribeRequest(ApiMessage, load_json=__package__):  # type: ign
 
 
 class ShareGroupDescribeResponse(ApiMessage, load_json=__package__):  # type: ignore[misc,call-arg]
-    """Its answer: epochs, members, and what they share now."""
+    """Its answer: epochs, members, and their present shares."""

@@ -99,7 +99,7 @@ def simulate(
 
 
 def _whole(script: list[Action], topics: Mapping[str, int]) -> list[Action]:
-    """The script with what it leaves out: starts of its members, records, an end."""
+    """The script with the parts it leaves out: starts of its members, records, an end."""
     last = max((float(action["at"]) for action in script), default=10.0)
     named = sorted({str(action["member"]) for action in script if "member" in action})
     started = {action["member"] for action in script if action.get("do") == "start"}

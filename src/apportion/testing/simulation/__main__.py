@@ -26,7 +26,7 @@ EACH: Final = 1000
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run schedules, and say what failed."""
+    """Run schedules, and report the failures."""
     parser = argparse.ArgumentParser(
         prog="python -m apportion.testing.simulation", description=(__doc__ or "").split("\n")[0]
     )
@@ -58,7 +58,7 @@ def show(seed: int) -> int:
 
 
 def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
-    """One run after the other until so many faults were put in; where it is by then, after each thousand."""
+    """One run after the other until so many faults were put in; the state by then, after each thousand."""
     events: Counter[str] = Counter()
     failures, seconds, put_in = list[dict[str, object]](), 0.0, 0
 

@@ -158,7 +158,7 @@ class Cluster:
         return offset
 
     def move_coordinator(self, node: Node) -> None:
-        """Another broker coordinates from now on: it loads what its predecessor wrote."""
+        """Another broker coordinates from now on: it loads its predecessor's records."""
         self.coordinating = node
         self._tell("failover")
         self._waiting.clear()
@@ -208,7 +208,7 @@ class Cluster:
         getattr(self, f"_{name}")(connection.node, request, reply)
 
     def _refusal(self, node: Node, key: int, frame: bytes, version: int) -> str | None:
-        """What the layer above the coordinator says no to."""
+        """The requests that the layer above the coordinator refuses."""
         if node is not self.coordinating:
             return "NOT_COORDINATOR"
         if key == TXN_OFFSET_COMMIT:
@@ -231,7 +231,7 @@ class Cluster:
         self._take(self.coordinator.tell(op, self.now_ms, **facts))
 
     def _take(self, answer: Mapping[str, Any]) -> None:
-        """What the coordinator wrote and answered, and when it wants to be asked again."""
+        """The coordinator's records and answers, and when it wants to be asked again."""
         for key, value in answer["records"]:
             for look in self.on_record:
                 look(key, value)

@@ -1,4 +1,4 @@
-"""What must hold in every state of a run, looked at with each event.
+"""The rules that must hold in every state of a run, checked with each event.
 
 - ``two readers``: no two members of the group's current generation hold one partition.
 - ``commit back``: no committed offset is lower than the one before it.
@@ -206,7 +206,7 @@ class Checks:
                 self._output_seen[topic, partition] = log.stable
 
     def _compare_state(self, partitions: list[Pair]) -> None:
-        """The state of tasks whose transaction has ended, where no other one is open."""
+        """The state of tasks whose transaction has ended, if no other one is open."""
         for topic, p in partitions:
             if topic != self.kept or self.counted is None:
                 continue
@@ -244,7 +244,7 @@ def _pairs(held: Held) -> Iterator[Pair]:
 
 
 def _second_round(before: GroupGeneration, record: GroupGeneration) -> bool:
-    """Whether the same members, which all took what they got in the first round, join for what was held back in it."""
+    """Whether the same members, which all took their first round's part, join for the withheld partitions."""
     got = {member.member_id: set(_pairs(member.assigned)) for member in before.members}
     claims = {pair for member in before.members for pair in _pairs(member.owned)}
     wanted = {member.member_id: member.topics for member in before.members}

@@ -41,7 +41,7 @@ CONFIG: Final[Mapping[str, Any]] = {
 
 
 def class_path(version: str) -> str:
-    """The coordinator's classes and Kafka's jars; compiled where they are missing."""
+    """The coordinator's classes and Kafka's jars; compiled if they are missing."""
     kafka = jars.kafka(version).split(os.pathsep)[1]
     folder = jars.home() / f"simulation-{version}"
     renamed = RENAMED.get(version, {})
@@ -67,7 +67,7 @@ def _process(version: str) -> subprocess.Popen[bytes]:
 
 
 class Coordinator:
-    """One run's coordinator: what it is told, and what it answers.
+    """One run's coordinator: its input, and its answers.
 
     Raises
         Unavailable without Java, or without Maven where the jars are missing.

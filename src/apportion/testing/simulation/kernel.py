@@ -47,7 +47,7 @@ class Host:
 
 
 class Fiber:
-    """One line of execution on a host; ``token`` is what its next wake-up must name."""
+    """One line of execution on a host; ``token`` is the name that its next wake-up must have."""
 
     def __init__(self, world: World, call: Callable[[], None], name: str, host: Host) -> None:
         self.world, self.name, self.host = world, name, host
@@ -71,7 +71,7 @@ class Fiber:
         self._greenlet.switch()
 
     def close(self) -> None:
-        """End it where it stands; what its ``finally`` blocks call returns or raises at once."""
+        """End it where it is; calls from its ``finally`` blocks return or raise at once."""
         for _ in range(8):
             if self._greenlet.dead or not self._greenlet:
                 return
@@ -168,7 +168,7 @@ class World:
             self._preempt()
 
     def may_hand_over(self, chance: float) -> None:
-        """Where a thread may lose its turn, the seed decides whether this fiber does."""
+        """At each point where a thread may lose its turn, the seed decides whether this fiber does."""
         if self.random.random() < chance:
             self._preempt()
 
@@ -183,7 +183,7 @@ class World:
             raise Closed
 
     def freeze(self, host: Host) -> None:
-        """None of its fibers run from now on; what is sent to it waits."""
+        """None of its fibers run from now on; messages to it wait."""
         host.frozen = True
 
     def thaw(self, host: Host) -> None:

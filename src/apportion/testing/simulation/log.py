@@ -1,4 +1,4 @@
-"""A partition's log: batches as producers sent them, control batches, and what a reader of committed records may see.
+"""A partition's log: batches as producers sent them, control batches, and the view of a committed-records reader.
 
 Rules as in Kafka's ``UnifiedLog`` and ``ProducerStateManager``: the last five batches of a producer are known again,
 sequences have no gap within an epoch, an older epoch is refused, the last stable offset is where the earliest open
@@ -25,7 +25,7 @@ OUT_OF_ORDER_SEQUENCE, INVALID_PRODUCER_EPOCH = 45, 47
 
 
 class Batch(NamedTuple):
-    """One batch where it stands in the log."""
+    """One batch where it is in the log."""
 
     base: int
     last: int
@@ -45,7 +45,7 @@ class Aborted(NamedTuple):
 
 @dataclass
 class Producer:
-    """What a partition remembers of one producer: epoch, (first, last sequence, base offset) of its latest batches."""
+    """A partition's memory of one producer: epoch, (first, last sequence, base offset) of its latest batches."""
 
     epoch: int = -1
     batches: list[tuple[int, int, int]] = field(default_factory=list)

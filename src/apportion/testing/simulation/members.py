@@ -1,4 +1,4 @@
-"""What members run: a loop around a consumer, one around a ``TaskRunner`` of exactly once, and a hostile stranger."""
+"""The members' programs: a loop around a consumer, one around a ``TaskRunner`` of exactly once, a hostile stranger."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REST_S: Final = 6.0
 
 
 class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Has the checks know what a member holds, around a listener of somebody else's, synchronous or not."""
+    """Has the checks know a member's partitions, around a listener of somebody else's, synchronous or not."""
 
     def __init__(self, process: Process, checks: Checks, inner: Any) -> None:
         self.process, self.checks, self.inner = process, checks, inner
@@ -135,7 +135,7 @@ def reading(
 
 @contextmanager
 def _noting(process: Process) -> Iterator[None]:
-    """The client's own errors are what an application logs, and goes on; that it is fenced ends it."""
+    """The client's own errors are logged by an application, which goes on; that it is fenced ends it."""
     try:
         yield
     except FencedInstanceIdError:
@@ -146,14 +146,14 @@ def _noting(process: Process) -> Iterator[None]:
 
 
 def acting_on_lag(bootstrap_servers: list[str], checks: Checks) -> dict[str, Any]:
-    """What has a strategy know its group's lag by requests, and act on it after short rests."""
+    """The parts by which a strategy knows its group's lag by requests, and acts on it after short rests."""
     feed = LagFeed("group", kafka_offsets(bootstrap_servers=bootstrap_servers), every_s=1, deadline_s=3).start()
     rule = Acting(hold_s=1.0, rest_s=REST_S, horizon_s=1.0)
     return {"lag": feed, "acting": rule, "on_plan": lambda plan: checks.planned(plan.cause == "lag", REST_S)}
 
 
 def consumer_of(strategy: str, options: Mapping[str, Any] | None = None, **settings: Any) -> Callable[..., Any]:
-    """What makes a consumer with a strategy of ours and its options."""
+    """The factory of a consumer with a strategy of ours and its options."""
 
     def make(**connection: Any) -> Any:
         return KafkaConsumer(
@@ -223,7 +223,7 @@ def _turn(process: Process, runner: TaskRunner, source: str, counted: str, check
 
 
 class _Unreadable(AbstractPartitionAssignor):  # type: ignore[misc]
-    """User data that nobody can read, under a name that the group knows."""
+    """Unreadable user data, under a name that the group knows."""
 
     def __init__(self, name: str, octets: bytes) -> None:
         self._name, self._octets = name, octets
@@ -242,11 +242,11 @@ class _Unreadable(AbstractPartitionAssignor):  # type: ignore[misc]
         raise KafkaError("a stranger does not lead")
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        """Whatever it is."""
+        """Any exception."""
 
 
 def hostile(action: Action, process: Process) -> None:
-    """Join a group with unreadable user data, and leave when told."""
+    """Join a group with unreadable user data, and leave on request."""
     octets = process.stage.world.random.randbytes(23)
     consumer = KafkaConsumer(
         bootstrap_servers=process.stage.cluster.bootstrap.split(","),

@@ -50,7 +50,7 @@ class Link:
         self.down = Direction(self, socket.arrive)
 
     def close_from_client(self) -> None:
-        """The client closed: the broker notices behind what was sent before."""
+        """The client closed: the broker notices after the bytes that were sent before."""
         self.up.send(b"")
 
     def drop(self) -> None:
@@ -106,7 +106,7 @@ class Network:
         self._parted.add((host, node))
 
     def heal(self) -> None:
-        """All reach all again; what waited arrives."""
+        """All reach all again; waiting messages arrive."""
         self._parted.clear()
         waiting, self.waiting = self.waiting, []
         for call in waiting:

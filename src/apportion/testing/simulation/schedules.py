@@ -40,7 +40,7 @@ ROLLED: Final = 0.2
 
 @dataclass(frozen=True)
 class Plan:
-    """One run: what its members are, and what befalls them.
+    """One run: its members, and its faults.
 
     kind
         ``reading`` (KafkaConsumer with our strategy) or ``counting`` (TaskRunner, exactly or at least once).
@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass
 class Run:
-    """What came of one run; ``failure`` is None if all checks held."""
+    """The result of one run; ``failure`` is None if all checks held."""
 
     events: list[dict[str, Any]]
     failure: CheckFailed | None = None
@@ -187,7 +187,7 @@ def run(plan: Plan) -> Run:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a script is played with.
+    """The tools for playing a script.
 
     program
         What members run, given the run's checks.
@@ -212,7 +212,7 @@ class Scene:
 
 
 def play(seed: int, scene: Scene, script: Iterable[Action]) -> Run:
-    """Play a script, then wait until the group is at rest; what the checks find ends it."""
+    """Play a script, then wait until the group is at rest; a check's finding ends it."""
     with quiet():
         return _played(seed, scene, sorted(script, key=lambda action: float(action["at"])))
 

@@ -53,7 +53,7 @@ class Process(Host):
         self.slow_s = 0.0
 
     def pause(self, work_s: float = 0.0) -> None:
-        """What a callback or some records take, and more if the member is slow now."""
+        """The time that a callback or some records take, and more if the member is slow now."""
         if seconds := self.slow_s + work_s:
             stand_ins.world().park(seconds)
 
@@ -216,7 +216,7 @@ class Stage:
             self._run(twin, self.program, action["for"])
 
     def _do_hostile(self, action: Action) -> None:
-        """A member of another program joins with user data that nobody can read, and leaves again."""
+        """A member of another program joins with unreadable user data, and leaves again."""
         from apportion.testing.simulation.members import hostile
 
         stranger = Process(self, f"hostile{self.world.number()}", 0)
@@ -295,5 +295,5 @@ class Stage:
 
 
 def actions() -> list[str]:
-    """What a script may do."""
+    """The possible actions of a script."""
     return [name.removeprefix("_do_").replace("_", " ") for name in vars(Stage) if name.startswith("_do_")]

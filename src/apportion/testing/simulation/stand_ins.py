@@ -1,4 +1,4 @@
-"""What stands in for ``time``, ``threading``, ``random``, ``socket`` and ``selectors`` in the modules under simulation.
+"""Stand-ins for ``time``, ``threading``, ``random``, ``socket`` and ``selectors`` in the modules under simulation.
 
 ``swapped(world)`` points every loaded module of the named packages at them and puts all back at its end. A module that
 holds a clock, a thread, a socket or chance in a form that this does not catch (``from time import monotonic``, a base
@@ -58,7 +58,7 @@ class Uncaught(ApportionError):
 
 
 def world() -> World:
-    """The world that runs now; after its end one in which nothing waits, for what the garbage collector still calls."""
+    """The world that runs now; after its end one in which nothing waits, for later calls of the garbage collector."""
     return _world or _AFTER
 
 
@@ -228,7 +228,7 @@ class Event:
 
 
 class Thread:
-    """``threading.Thread``: a fiber on the host of whoever starts it."""
+    """``threading.Thread``: a fiber on the host of its starter."""
 
     def __init__(self, *, target: Any = None, name: str = "", args: Sequence[Any] = (), daemon: bool = False) -> None:
         self._target, self._args = target, args
@@ -237,7 +237,7 @@ class Thread:
         self._ended = Event()
 
     def run(self) -> None:
-        """What the thread does."""
+        """The thread's work."""
         if self._target is not None:
             self._target(*self._args)
 
@@ -269,7 +269,7 @@ class Threading:
     local = threading.local
 
     def current_thread(self) -> Any:
-        """The thread whose fiber runs; the fiber itself where none was made for it."""
+        """The thread whose fiber runs; the fiber itself if none was made for it."""
         fiber = world().current
         return getattr(fiber, "thread", fiber)
 
@@ -289,7 +289,7 @@ class Socket:
         self.address: tuple[str, int] | None = None
 
     def setblocking(self, *_: Any) -> None:
-        """It never blocks, no option matters, and ``close`` does what ``shutdown`` does."""
+        """It never blocks, no option matters, and ``close`` works like ``shutdown``."""
 
     setsockopt = shutdown = setblocking
 
@@ -320,7 +320,7 @@ class Socket:
         return len(octets)
 
     def recv(self, size: int) -> bytes:
-        """What has come."""
+        """The bytes that have come."""
         if self.received:
             octets = bytes(self.received[:size])
             del self.received[:size]
@@ -343,7 +343,7 @@ class Socket:
         self.changed()
 
     def changed(self) -> None:
-        """Have whoever selects look again."""
+        """Have all selectors look again."""
         for selector in self.watchers:
             selector.poke()
 
@@ -421,7 +421,7 @@ class Selector:
             world().wake(self.sleeper)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready, waiting in virtual time."""
+        """The ready files, waiting in virtual time."""
         here = world()
         if here.closing:
             raise Closed
@@ -452,7 +452,7 @@ class Selector:
 
 
 class Uuid:
-    """``uuid``: what is random there is drawn from the seed."""
+    """``uuid``: its random parts are drawn from the seed."""
 
     UUID = uuid.UUID
 
@@ -518,7 +518,7 @@ def _set(undo: ExitStack, owner: Any, name: str, value: Any) -> None:
 
 
 def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
-    """What is no module's name: base classes, default arguments, order by address."""
+    """The parts without a module's name: base classes, default arguments, order by address."""
     from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
     from kafka.net import selector as network_selector
     from kafka.net.manager import KafkaConnectionManager
@@ -552,7 +552,7 @@ def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
 
 
 def _trap(undo: ExitStack) -> None:
-    """Whatever gets to a real wait all the same fails there; other threads of the process go on as they are."""
+    """A call that gets to a real wait all the same fails there; other threads of the process go on as they are."""
     simulating = threading.get_ident()
     for owner, name in ((time, "sleep"), (threading.Thread, "start"), (socket, "getaddrinfo")):
         real = getattr(owner, name)
