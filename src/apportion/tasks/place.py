@@ -345,7 +345,7 @@ def _levels(kind: Ints | None, processes: int) -> int:
 
 
 def _doors(net: _Network, kind_of: Ints | None, kinds: Ints, ends: Ints, levels: int, weight: int) -> dict[int, Ints]:
-    """Where the tasks of a kind enter each process: the process itself, or a door with convex costs of its own."""
+    """The entry of the tasks of a kind into each process: the process itself, or a door with convex costs."""
     distinct = sorted(set(kinds.tolist()))
     if kind_of is None:
         return dict.fromkeys(distinct, ends)

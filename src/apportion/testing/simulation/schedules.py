@@ -255,7 +255,7 @@ def _settle(stage: Stage, checks: Checks) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the clients' log, which costs more than the run, nor what they say when they are collected unfinished."""
+    """Without the clients' log, which costs more than the run, nor their complaints when they are collected."""
     before, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable(logging.CRITICAL)
     try:
