@@ -205,7 +205,7 @@ def _evenly(eligible: Bools, cost: Ints) -> tuple[Ints, bool]:
 
 @dataclass(frozen=True)
 class CooperativeFailover(Failover):
-    """Each topic goes whole to its subscriber of highest priority, who waits one round for topics still read elsewhere.
+    """Each topic goes whole to its subscriber of highest priority, who waits one round for what another still reads.
 
     Goals: incumbent (``preempt=False`` only) > priority > balance > moves. Source: as for ``failover``; KIP-429.
     """

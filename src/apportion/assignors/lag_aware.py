@@ -229,7 +229,7 @@ class LagAware(Cooperation):
 
 @dataclass(frozen=True)
 class CooperativeLagAware(LagAware):
-    """Counts are balanced first, then lag; partitions that change hands rest for one round while all else is read.
+    """Counts are balanced first, then lag, and what changes hands rests for one round while all else is read on.
 
     tolerance
         A tenth, so that small differences move nothing. All else as for ``lag-aware`` with ``cooperative``.
