@@ -63,7 +63,7 @@ def test_every_short_cut_is_measured_with_and_without_it(monkeypatch: pytest.Mon
     monkeypatch.setattr(short_cuts, "SECONDS", 1e-9)
     monkeypatch.setattr(short_cuts, "CALLS", 1)
     names = [name for name, *milliseconds in short_cuts.rows() if all(milliseconds)]
-    assert {"lexicographic", "quick spread", "members' bytes in columns", "edits"} < set(names)
+    assert {"lexicographic", "quick spread", "members' bytes in columns", "edits"} <= set(names)
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="franz-go needs Go: apt-get install golang")

@@ -340,7 +340,7 @@ def test_a_file_tells_of_one_moment_only(tmp_path: Path, capsys: pytest.CaptureF
 
     (tmp_path / "group.json").write_text('{"topics": {"t": 1}, "members": {"a": {"topics": ["t"]}}}')
     assert main(["describe", str(tmp_path / "group.json"), "--time"]) == 2
-    assert "one moment only" in capsys.readouterr().err
+    assert "only one moment" in capsys.readouterr().err
     assert main(["size", str(tmp_path / "group.json"), "--capacity", "learned", "--by", "partitions"]) == 2
     assert "needs a history" in capsys.readouterr().err
 

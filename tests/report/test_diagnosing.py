@@ -118,7 +118,7 @@ def test_an_older_listing_in_the_second_place_is_refused_with_what_to_do(tmp_pat
     refused = run_here("describe", str(new), str(old))
     assert refused.code == 2
     assert re.search(
-        r"older listing .*: t-0 ends at 101,000 here and at 104,000 there; needed the earlier", refused.err
+        r"a listing older than .*: t-0 ends at 101,000 here and at 104,000 there; needed the earlier", refused.err
     )
 
 
