@@ -8,6 +8,7 @@ import pytest
 
 from apportion import demo
 from apportion.cli import source
+from apportion.sources import load_history
 
 from .conftest import Runner
 
@@ -42,6 +43,24 @@ def test_a_folder_is_brought_once_however_often_a_command_reads_it(
     monkeypatch.setattr(source, "at_hand", at_hand)
     assert run(words[0], "s3a://lake/dump", "--group", "ads-range", *words[1:]).code == 0
     assert brought == ["s3a://lake/dump"]
+
+
+@pytest.mark.parametrize(
+    "words", [["compare", "--speeds"], ["what-if", "--join", "1"], ["describe"], ["describe", "--time"]]
+)
+def test_a_folders_records_become_histories_once_however_often_a_command_asks(
+    run: Runner, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    read: list[str] = []
+
+    def load(path: str) -> Any:
+        read.append(path)
+        return load_histories(path)
+
+    load_histories = load_history.load_histories
+    monkeypatch.setattr(load_history, "load_histories", load)
+    assert run(words[0], DUMP, "--group", "ads-range", *words[1:]).code == 0
+    assert read == [DUMP]
 
 
 @pytest.mark.parametrize(

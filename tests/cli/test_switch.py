@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from apportion.demo import dump
 from apportion.history.switch_measures import GroupFacts, Switch
 from apportion.history.switching import switch
 from apportion.model.group_json import read_group
+from apportion.wire.coordinator import Commit, readable
 
 from .conftest import PASTED, Runner
 
@@ -179,6 +183,30 @@ def test_the_page_carries_both_pictures_data(run: Runner) -> None:
     assert '"switch":' in page.replace(" ", "")
     assert "switch-shares" in page
     assert "switch-moves" in page
+
+
+@pytest.mark.parametrize("words", [["switch", "-o", "html"], ["report", "--switch", "-o", "-"]])
+def test_the_pictures_of_a_switch_have_the_pages_own_partitions(run: Runner, tmp_path: Path, words: list[str]) -> None:
+    """Also where a topic that no member wants any more is committed in part, whose other partitions no page shows."""
+    folder = tmp_path / "dump"
+    copytree(dump(), folder)
+    records = folder / "records" / "part-0.parquet"
+    table = parquet.read_table(records)
+    keys = [readable(row["key"], row["value"]) for row in table.select(["key", "value"]).to_pylist()]
+    lost = [
+        isinstance(key, Commit) and (key.group, key.topic, key.partition) == ("tangled-wants", "emails", 0)
+        for key in keys
+    ]
+    assert any(lost)
+    parquet.write_table(table.filter(pa.array([not gone for gone in lost])), records)
+    page = run(words[0], str(folder), "--group", "tangled-wants", *words[1:]).out
+    rows = [
+        json.JSONDecoder().raw_decode(line)[0]
+        for line in page.splitlines()
+        if line.startswith('{"') and '"online":' in line
+    ]
+    assert len(rows) == 1
+    assert len(rows[0]["switch"]["online"]) == len(rows[0]["switch"]["fresh"]) == len(rows[0]["owner"])
 
 
 @pytest.mark.parametrize("client", ["kafka-python-3.0.1", "aiokafka-0.12.0", "mails-aiokafka-1"])

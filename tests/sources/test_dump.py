@@ -205,7 +205,7 @@ def test_without_topics_ids_are_named_by_commits(folder: Path) -> None:
 
 
 def test_a_group_is_read_as_group_json() -> None:
-    groups = {observed.name: observed for observed in load_history.groups_in_folder(DEMO)}
+    groups = {observed.name: observed for observed in load_history.groups_of(load_history.load_histories(DEMO), DEMO)}
     raw = as_json(groups["near-racks"])
     assert {member["rack"] for member in raw["members"].values()} <= {"a", "b", "c"}
     assert all(entry["racks"] for entries in raw["topics"].values() for entry in entries)
@@ -221,7 +221,7 @@ def test_of_topics_that_nobody_wants_the_partitions_are_those_that_a_live_cluste
     from apportion.sources.cluster_round import DescribedGroup
 
     memory = load_history.load_histories(DEMO)
-    shown = {seen.name: as_json(seen) for seen in load_history.groups_in_folder(DEMO)}
+    shown = {seen.name: as_json(seen) for seen in load_history.groups_of(memory, DEMO)}
     narrowed = 0
     for name, group in memory.groups.items():
         if group.present is None or group.present.type in ("streams", "share"):

@@ -91,12 +91,13 @@ def test_a_dash_is_unknown() -> None:
 
 
 def test_the_recorded_cluster_is_the_same_by_kafkas_words_and_by_its_records() -> None:
-    from apportion.sources.load_history import groups_in_folder
+    from apportion.sources.load_history import groups_of, load_histories
 
     truth = recorded() / "truth"
     text = b"\n".join((truth / name).read_bytes() for name in ("offsets.txt", "members.txt", "state.txt"))
     by_tool = {group.name: group for group in groups_in(text)}
-    by_records = {group.name: group for group in groups_in_folder(str(recorded())) if group.name in by_tool}
+    remembered = groups_of(load_histories(recorded()), recorded())
+    by_records = {group.name: group for group in remembered if group.name in by_tool}
     assert len(by_records) >= 15
     for name, there in by_records.items():
         here = by_tool[name]

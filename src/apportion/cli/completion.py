@@ -167,7 +167,7 @@ def _group_names(words: Sequence[str]) -> list[str]:
         from apportion.sources import load_history, sniff
 
         if os.path.isdir(path):
-            return [group.name for group in load_history.groups_in_folder(path)]
+            return [group.name for group in load_history.load_histories(path).living]
         with open(path, "rb") as file:
             return [group.name for group in sniff.groups_in(file.read(), path)]
     return []

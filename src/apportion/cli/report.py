@@ -85,7 +85,6 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
     from apportion.history.switch_measures import concerns, facts_of, scored
     from apportion.history.switching import switch
     from apportion.history.time_window import group_time
-    from apportion.model.build import build
     from apportion.model.lag import WINDOW_S
     from apportion.report import page_groups
     from apportion.sources.dump import sighted
@@ -110,6 +109,6 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
                 times = group_time(seen.group, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
             drawn = page_groups.of_remembered(group, seen, times, series, over_time.now_ms)
             if switched and concerns(group):
-                drawn = page_groups.switched(drawn, switch(build(group.raw), facts_of(group), group, score))
+                drawn = page_groups.switched(drawn, switch(seen.group, facts_of(group), group, score))
             shown.append(drawn)
     return shown

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import IO, TYPE_CHECKING, Final
 
 from apportion.cli import progress
@@ -24,7 +25,7 @@ from apportion.model.protocols import SHARE
 from apportion.wording import count, some_of
 
 if TYPE_CHECKING:
-    from apportion.history.group_history import GroupHistory
+    from apportion.history.group_history import GroupHistories, GroupHistory
     from apportion.model.plan_json import SavedPlan
     from apportion.sighting.sighting import Sighting
     from apportion.sources.config import Connection
@@ -240,34 +241,38 @@ class Folder(Source):
         super().__init__(args, path)
         self.folder = path
 
-    def _sightings(self, whole: bool) -> list[Sighting]:
-        from apportion.sources.load_history import groups_in_folder
-
-        with progress.slow(f"reading {self.path}"):
-            return groups_in_folder(self.path)
-
-    def history(self, group: str) -> GroupHistory | None:
-        """As of every source."""
+    @cached_property
+    def _histories(self) -> GroupHistories:
+        """What it remembers, read once, however much of it a command asks for."""
         from apportion.sources.load_history import load_histories
 
         with progress.slow(f"reading {self.path}"):
-            return load_histories(self.path).group(group)
+            return load_histories(self.path)
+
+    def _sightings(self, whole: bool) -> list[Sighting]:
+        from apportion.sources.load_history import groups_of
+
+        histories = self._histories
+        with progress.slow(f"reading {self.path}"):
+            return groups_of(histories, self.path)
+
+    def history(self, group: str) -> GroupHistory | None:
+        """As of every source."""
+        return self._histories.group(group)
 
     def over_time(
         self, groups: Sequence[Sighting], window_s: float | None, rebalances: bool = False
     ) -> Iterator[OverTime] | None:
         """As of every source; it is read once for all groups."""
         from apportion.model.lag import WINDOW_S
-        from apportion.sources.load_history import load_histories
         from apportion.sources.series import FolderSeries
 
         window_s = window_s or WINDOW_S
-        with progress.slow(f"reading {self.path}"):
-            memory = load_histories(self.path)
+        with progress.slow(f"reading the commits of {self.path}"):
             series = FolderSeries(self.path, {each.name: each.group.topics for each in groups}, window_s)
 
         def known(sighting: Sighting) -> OverTime:
-            group = memory.group(sighting.name)
+            group = self._histories.group(sighting.name)
             generations = group.folded.generations
             held_since_ms = generations[-1].at if generations else None
             at_ms = [rebalance.at for rebalance in group.rebalances]
@@ -403,15 +408,12 @@ def refuse_share(group: str, protocol: str | None) -> None:
 
 def _went_back(before: Sequence[Sighting], after: Sequence[Sighting]) -> str:
     """A log whose end is lower in the later listing, if none is higher: only a topic that was recreated goes back."""
-
     from apportion.arrays import UNKNOWN
 
     def ends(groups: Sequence[Sighting]) -> dict[tuple[str, int], int]:
-        known: dict[tuple[str, int], int] = {}
-        for group in (each.group for each in groups):
-            ends = () if group.offsets is None else group.offsets.end.tolist()
-            known |= {group.name_of(p): end for p, end in enumerate(ends) if end != UNKNOWN}
-        return known
+        with_offsets = ((each.group, each.group.offsets) for each in groups)
+        rows = ((g, p, end) for g, o in with_offsets if o is not None for p, end in enumerate(o.end.tolist()))
+        return {group.name_of(p): end for group, p, end in rows if end != UNKNOWN}
 
     first, last = ends(before), ends(after)
     both = [(place, first[place], last[place]) for place in first.keys() & last.keys()]

@@ -135,7 +135,6 @@ def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> 
     from apportion.history import switch_measures
     from apportion.history.switch_measures import facts_of, scored
     from apportion.history.switching import switch
-    from apportion.model.build import build
     from apportion.sources.dump import sighted
     from apportion.sources.load_history import load_histories
     from apportion.sources.series import FolderSeries
@@ -154,10 +153,9 @@ def _of_folder(path: str, names: list[str], left_out: list[tuple[str, str]]) -> 
             if why := switch_measures.left_out(group):
                 left_out.append((group.name, why))
             else:
-                arrays = build(group.raw)
-                if recorded is not None:
-                    arrays = with_rates(recorded, arrays)
-                looked.append((switch(arrays, facts_of(group), group, score), sighted(group), group))
+                seen = sighted(group)
+                arrays = seen.group if recorded is None else with_rates(recorded, seen.group)
+                looked.append((switch(arrays, facts_of(group), group, score), seen, group))
     return _at_least_one(looked, path, left_out)
 
 

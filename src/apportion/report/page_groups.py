@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from apportion.history.switch_measures import Switch
     from apportion.history.time_window import AllSeries, GroupTime
     from apportion.model.plan import Plan
-    from apportion.sighting.sighting import Sighting
 
 
 def of_present(seen: Sighting | Judged) -> dict[str, Any]:

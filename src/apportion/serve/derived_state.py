@@ -72,7 +72,7 @@ def group_with_offsets(
     else:
         shape, ids = live.shape_of(described, logs), shown_ids(described.facts["members"])
     offsets = live.offsets_of(shape, committed, logs)
-    if any(stale.get(place) == offset for place, offset in committed.items()):
+    if stale.items() & committed.items():
         foreign = np.array([committed.get(place := shape.name_of(p), -2) == stale.get(place) for p in range(shape.P)])
         begin, end = (np.where(foreign, UNKNOWN, side) for side in (offsets.begin, offsets.end))
         offsets = replace(offsets, begin=begin, end=end)

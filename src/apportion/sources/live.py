@@ -24,7 +24,7 @@ from apportion.sources.cluster_round import Committed, DescribedGroup, ListedGro
 from apportion.sources.config import Connection
 from apportion.sources.log_tails import PLACES_MAX, Place, tails
 
-_TOLD: Final = (
+_OF_SIGHTING: Final = (
     "state", "protocol", "assignor", "generation", "notes", "roles", "assigned_data", "carried", "governed",
     "classic_members",
 )  # fmt: skip
@@ -141,8 +141,8 @@ def sighted(described: DescribedGroup, logs: Mapping[str, TopicLog], read_at: Ma
 
 def seen_with(described: DescribedGroup, group: Group, logs: Mapping[str, TopicLog]) -> Sighting:
     """The group with its coordinator's further facts."""
-    told = {name: described.facts[name] for name in _TOLD if name in described.facts}
-    return Sighting(group, coordinator=described.coordinator, stable=held_back(described, logs), **told)
+    facts = {name: described.facts[name] for name in _OF_SIGHTING if name in described.facts}
+    return Sighting(group, coordinator=described.coordinator, stable=held_back(described, logs), **facts)
 
 
 def shape_of(described: DescribedGroup, logs: Mapping[str, TopicLog]) -> Group:

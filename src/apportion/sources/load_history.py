@@ -36,9 +36,9 @@ def next_offsets(path: str | Path) -> dict[int, int]:
     return offsets
 
 
-def groups_in_folder(path: str | Path) -> list[Sighting]:
+def groups_of(histories: GroupHistories, path: str | Path) -> list[Sighting]:
     """Every living group of the folder, described at its newest records."""
-    living = load_histories(path).living
+    living = histories.living
     if not living:
         raise BadInput(str(path), "no group", "records or tables of at least one group")
     from apportion.sources.dump import sighted
