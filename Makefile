@@ -30,7 +30,7 @@ live: setup ## a broker, three groups that live and their page, at http://127.0.
 
 test: setup check ## every check and every test, with a real broker and real Spark
 	@$(PY) -m compileall -q src  # as pip does for users; a thousand tests start the command line or a worker of Spark's
-	@$(PY) -m pytest -n 4 --dist loadfile --no-loadscope-reorder  # brokers and sessions are mostly waited for: more at a time than two cores
+	@$(PY) -m pytest -n 3 --dist loadfile --no-loadscope-reorder  # brokers are mostly waited for: more at a time than two cores, but with 4 sessions of 6 s end by chance
 
 ROOM ?=
 

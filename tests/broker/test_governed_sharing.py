@@ -182,10 +182,12 @@ def test_governors_share_the_groups_and_no_kill_moves_a_partition(scene: Scene) 
     assert scene.shared(3, 3), scene.words()
     scene.govern()
     assert scene.shared(2, 2, 2), "a new one gets its share"
+    computed = {name: len(targets) for name, targets in scene.targets().items()}
     scene.broker.kill()
     time.sleep(2)  # so that the governors miss it
     scene.broker.start()
     assert scene.shared(2, 2, 2), scene.words()
+    assert until(lambda: all(len(targets) > computed[name] for name, targets in scene.targets().items())), "said again"
     assert scene.governors[1].end() == 0, scene.governors[1].text
     assert scene.shared(3, 3), scene.words()
     for command in scene.governors:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,36 @@ def test_a_plans_number_is_above_all_that_are_carried_and_no_clock_is_asked() ->
     one._plan = planned(number=8000)
     assert one._next_number([({}, part)]) == 8001
     assert one._next_number([({}, replace(part, number=9000))]) == 9001
+
+
+def answered(carrier: Carrier, fields: Mapping[str, Any], connection: object, epoch: int = 3) -> None:
+    """The broker takes the heartbeat up."""
+    answer = {"error_code": 0, "member_epoch": epoch, "heartbeat_interval_ms": 5000, "assignment": None}
+    carrier.take(fields, answer, connection)
+
+
+def test_a_plan_whose_heartbeat_was_lost_is_said_again_with_topics_that_the_broker_does_not_know() -> None:
+    """Otherwise nothing of the group would change, and the plan would not be read."""
+    carrier, connection = Carrier("g", "i"), object()
+    carrier.carry("plan", "t")
+    answered(carrier, carrier.fields(), connection)
+    while carrier.to_say:
+        answered(carrier, carrier.fields(), connection)
+    known = carrier.topics
+    carrier.announce()
+    lost, again = carrier.fields(), carrier.fields()
+    assert lost["subscribed_topic_names"] == again["subscribed_topic_names"] != known
+    answered(carrier, again, connection)
+    assert not carrier.to_say
+
+
+def test_a_plan_is_said_again_on_a_new_connection_although_the_old_one_was_gone_with_its_last_answer() -> None:
+    carrier = Carrier("g", "i")
+    carrier.carry("plan", "t")
+    while carrier.to_say:
+        answered(carrier, carrier.fields(), None)
+    answered(carrier, carrier.fields(), object())
+    assert carrier.to_say, "it may lead to a broker that was started again"
 
 
 def test_a_plan_is_published_where_it_differs_and_by_lag_where_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,9 +108,10 @@ class Carrier:
         own["instance_id"] = self.instance_id
         if self.leaving is not None:
             return {**own, "member_epoch": self.leaving}
+        topics = self.topics
         if self.joined and self.to_say and not self.gives_back:
-            self.topics = [] if self.topics else [self.topic] if self.topic else []
-        return {**own, **(self._everything(self.topics) if self.to_say or not self.joined else {})}
+            topics = [] if self.topics else [self.topic] if self.topic else []
+        return {**own, **(self._everything(topics) if self.to_say or not self.joined else {})}
 
     def _everything(self, topics: Sequence[str]) -> dict[str, Any]:
         return {
@@ -151,7 +152,9 @@ class Carrier:
     def _taken_up(self, fields: Mapping[str, Any], answer: Mapping[str, Any], connection: object, now_s: float) -> None:
         """The broker knows it and its words; a newer plan is still to be sent."""
         joins, said = not self.joined, plan_text.joining(self.text).items() <= fields.items() or not self.text
-        moved = self.connection is not None and self.connection is not connection
+        moved = not joins and self.connection is not connection
+        # Only an answer decides: repeated with the topics that the broker knows, a lost plan would compute nothing.
+        self.topics = list(fields.get("subscribed_topic_names", self.topics))
         self.epoch, self.connection, self.trouble = answer["member_epoch"], connection, ""
         self.interval_s = max(0.1, answer["heartbeat_interval_ms"] / 1000)
         # A member that joins under the instance id of one that handed over may change nothing that computes.
