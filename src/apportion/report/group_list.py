@@ -48,7 +48,7 @@ def order(judged: Judged, sort: str = "trouble") -> tuple[Any, ...]:
     name = judged.sighting.name
     if sort == "trouble":
         by_name = {measure.name: measure for measure in measures.at("group")}
-        return (*(_number(by_name[field], judged) for field in TROUBLE), name)
+        return (*(_number(by_name[field], judged) for field in TROUBLE if field in by_name), name)
     measure = measures.sorts()[sort]
     if measure.letters:
         text = measure.value(judged) or ""
