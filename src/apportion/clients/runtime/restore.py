@@ -334,6 +334,7 @@ class Restorer:
             self._consumer.assign(sorted(stay | set(known)))
         for pair in known:
             task = pairs[pair]
+            self._note_end(task, end[pair])
             why = self._cut.pop(pair, "")
             why = self._not_its_own(pair, begin[pair], end[pair]) or (why if self.open[task].position else "")
             if why:
@@ -342,7 +343,6 @@ class Restorer:
                 self._goal.pop(task, None)
                 self._stale.pop(task, None)
             self._life[task] = self.offsets.topic_id(pair.topic)
-            self._ends[task] = end[pair]
             self._consumer.seek(pair, max(begin[pair], self.open[task].position))
 
     def _not_its_own(self, pair: Any, begin: int, end: int) -> str:
