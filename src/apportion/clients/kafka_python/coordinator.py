@@ -61,7 +61,7 @@ BEAT_S: Final = 0.5
 BEATS: Final = 12
 """How many there are."""
 BEATS_AN_HOUR: Final = 0.05
-"""As much more than the regular heartbeats of an hour: what these cost the broker, at most."""
+"""As much more than an hour's regular heartbeats and commits: what these cost the broker, at most."""
 CLOSE_MS: Final = 2_400
 """Time that ``close`` gives the broker for the last commit, and again for the good-bye, unless it is told a time."""
 
@@ -271,7 +271,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     async def _beat_quickly(self, joined: Any) -> None:
         """Hear of the next rebalance soon: one follows in a deploy, and in a hand-over under a foreign leader."""
         interval_s = self.config["heartbeat_interval_ms"] / 1000
-        most = 3600 / interval_s * BEATS_AN_HOUR
+        commits = 1000 / self.config["auto_commit_interval_ms"] if self.config["enable_auto_commit"] else 0.0
+        most = 3600 * (1 / interval_s + commits) * BEATS_AN_HOUR
         for _ in range(BEATS if interval_s > BEAT_S else 0):
             await self._net.sleep(BEAT_S)
             while self._beats and time.monotonic() - self._beats[0] > 3600:
