@@ -319,7 +319,7 @@ def test_the_next_owner_waits_until_an_open_transaction_is_decided(words: WordCo
 def test_a_task_that_an_open_transaction_holds_up_says_so_with_the_command_that_ends_it(
     words: WordCounts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, held: str
 ) -> None:
-    """As where Kafka lost the marker of an aborted one (KAFKA-20734): by itself it would wait for ever, in silence."""
+    """By itself it would wait in silence until the brokers' time-out, or for ever."""
     monkeypatch.setattr("apportion.clients.runtime.restore.HELD_S", 0.5)
     monkeypatch.setattr("apportion.clients.runtime.input_watch.STANDS_LOOKS", 2)
     hanging = KafkaProducer(bootstrap_servers=words.broker.bootstrap, transactional_id=new_name("hanging"))
@@ -338,6 +338,12 @@ def test_a_task_that_an_open_transaction_holds_up_says_so_with_the_command_that_
     else:
         hanging.send(topic, key=b"word-0", value=b"100", partition=0, headers=[(EPOCH, b"9")]).get(60)
     producer = hanging._transaction_manager.producer_id_and_epoch.producer_id
+    warned_and_freed(words, caplog, first, producer)
+    hanging.close(timeout=1)
+
+
+def warned_and_freed(words: WordCounts, caplog: pytest.LogCaptureFixture, first: str, producer: int) -> None:
+    """A line that begins so names the producer, since when, and the command; after the command, all goes on."""
     b = words.start("b")
     words.write(14)
     words.until("it is told", lambda: first in caplog.text)
@@ -349,16 +355,61 @@ def test_a_task_that_an_open_transaction_holds_up_says_so_with_the_command_that_
     words.broker.tool("org.apache.kafka.tools.TransactionsCommand", *command[2:])
     words.until("all is counted", words.whole)
     assert len(b.active) == 2
-    hanging.close(timeout=1)
+
+
+@pytest.mark.parametrize("held", ["changelog", "input"])
+def test_a_task_behind_an_aborted_transaction_whose_marker_kafka_lost_says_so_with_the_command_that_ends_it(
+    jars: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, held: str
+) -> None:
+    """As KAFKA-20734 leaves it: the coordinator calls it aborted, its partition has it open, and no time-out ends it.
+
+    Here the broker is killed and the marker cut off its log, which is what a broker finds that never wrote it.
+    """
+    monkeypatch.setattr("apportion.clients.runtime.restore.HELD_S", 0.5)
+    monkeypatch.setattr("apportion.clients.runtime.input_watch.STANDS_LOOKS", 2)
+    with Broker() as broker:
+        words = WordCounts(broker, tmp_path)
+        topic, first = {
+            "changelog": (words.changelog, "task 0_0 waits for its state: nothing behind offset 0 of "),
+            "input": (words.words, f"partition 0 of {words.words} waits: "),
+        }[held]
+        with KafkaProducer(
+            bootstrap_servers=broker.bootstrap, transactional_id="gone", enable_idempotence=True
+        ) as gone:
+            gone.init_transactions()
+            gone.begin_transaction()
+            gone.send(topic, key=b"word-0", value=b"100", partition=0, headers=[(EPOCH, b"9")]).get(60)
+            producer = gone._transaction_manager.producer_id_and_epoch.producer_id
+            gone.abort_transaction()
+        broker.kill()
+        cut_last_batch(broker.folder / "data" / f"{topic}-0")
+        broker.start()
+        assert "CompleteAbort" in broker.tool(
+            "org.apache.kafka.tools.TransactionsCommand", "describe", "--transactional-id", "gone"
+        )
+        with words.stack:
+            warned_and_freed(words, caplog, first, producer)
+
+
+def cut_last_batch(partition: Path) -> None:
+    """Cut off the last batch of a log of one segment, which must be the marker of a transaction."""
+    (segment,) = partition.glob("*.log")
+    raw, at, last = segment.read_bytes(), 0, 0
+    while at + 17 < len(raw) and int.from_bytes(raw[at + 8 : at + 12], "big"):
+        last, at = at, at + 12 + int.from_bytes(raw[at + 8 : at + 12], "big")
+    assert raw[last + 22] & 0x20, "a control batch"
+    segment.write_bytes(raw[:last])
+    for derived in [file for end in ("index", "snapshot") for file in partition.glob(f"*{end}")]:
+        derived.unlink()
 
 
 @pytest.mark.parametrize(
-    ("guarantee", "cloned"), [("at_least_once", False), ("exactly_once", False), ("exactly_once", True)]
+    ("guarantee", "cloned"), [*itertools.product(("at_least_once", "exactly_once"), (False, True))]
 )
 def test_two_processes_on_copies_of_one_folder_both_go_on_and_the_log_says_what_they_were(
     words: WordCounts, caplog: pytest.LogCaptureFixture, guarantee: str, cloned: bool
 ) -> None:
-    """A cloned volume, whose files have the numbers of the original, shows when transactions end each other."""
+    """Also on a cloned volume, whose files have the numbers of the original: the group sees two runs of one process."""
     words.start("a", guarantee)
     words.write(20)
     words.until("all is counted", words.whole)
@@ -519,7 +570,7 @@ def test_a_producer_that_another_one_of_its_id_replaced_begins_anew(
     words.until("all is counted", words.whole)
     twin = KafkaProducer(
         bootstrap_servers=words.broker.bootstrap,
-        transactional_id=delivery_of(a)._settings["transactional_id"],
+        transactional_id=delivery_of(a)._own_id(),
     )
     twin.init_transactions()
     twin.close()
@@ -630,7 +681,7 @@ def test_the_coordinators_of_the_group_and_of_the_transaction_move_in_the_middle
         for number in itertools.count():
             # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
             a = words.start(str(number), consumer={**QUICK, "session_timeout_ms": 10_000})
-            mine = delivery_of(a)._settings["transactional_id"]
+            mine = delivery_of(a)._own_id()
             if partition_of_commits(mine, 6) in led_by_second(two_brokers, "__transaction_state"):
                 break
             words.stop(str(number))

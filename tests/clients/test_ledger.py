@@ -24,7 +24,7 @@ class Whole:
 
     def __init__(self) -> None:
         self.open: dict[Task, NoStore] = {}
-        self.folder = SimpleNamespace(process_id="p")
+        self.folder = SimpleNamespace(process_id="p", run="r", renew=lambda _: None)
 
     def keep(self, tasks: set[Task]) -> None:
         self.open = {task: NoStore() for task in tasks}

@@ -44,7 +44,7 @@ class Member:
     """A bridge, what its process has on disk, and what it holds."""
 
     def __init__(self, name: str, process: str, disk: dict[Pair, int], settings: TaskSettings) -> None:
-        self.name, self.process, self.disk = name, process, disk
+        self.name, self.process, self.disk, self.run = name, process, disk, ""
         self.bridge = TaskBridge(TOPOLOGY, settings, rack=f"rack-{len(name) % 2}")
         self.held: Held = ()
         self.nonsense: bytes | None = None
@@ -52,7 +52,7 @@ class Member:
     def says(self) -> JoiningMember:
         orders = self.bridge.orders
         lag = {task: lag for task, lag in self.disk.items() if task not in orders.active}
-        self.bridge.memory_now = TaskMemory(self.process, 0, orders.active, orders.standby, lag)
+        self.bridge.memory_now = TaskMemory(self.process, 0, orders.active, orders.standby, lag, run=self.run)
         said = self.bridge.subscription(SIZES, keeps=True, holds=self.held)
         if self.nonsense is not None:
             said = type(said)(said.topics, self.nonsense, said.owned, said.generation, said.rack)
@@ -199,7 +199,7 @@ def test_a_member_of_an_older_version_that_tells_no_topology_runs_its_tasks() ->
     memory = TaskMemory("p", 3, ((0, 1),), (), {(0, 2): 5}, {"zone": "a"}, topology="abc")
     raw = write_memory(memory)
     assert read_memory(raw) == memory
-    older = b"\x00\x01" + raw[2:-5]  # version 1 ends before the topology
+    older = b"\x00\x01" + raw[2:-7]  # version 1 ends before the topology
     assert read_memory(older) == replace(memory, topology="")
 
 
@@ -248,6 +248,26 @@ def test_a_member_of_another_topology_lets_go_before_its_tasks_run_elsewhere() -
     said = theirs.subscription(topics, keeps=True, holds=())
     shares = assign(new.bridge, [JoiningMember("old", None, said), new.says()], BrokerCluster())
     assert sum(len(ids) for _, ids in shares[new.name].partitions) == sum(SIZES.values())
+
+
+def test_two_runs_of_one_process_id_are_two_processes_and_the_later_one_is_told() -> None:
+    """Their folders are copies: as one process, neither would keep a copy for the other. Threads share a run."""
+    group = Group(TaskSettings(num_standby_replicas=1))
+    for run in ("first", "first", "second"):
+        group.join("p")
+        group.members[-1].run = run
+        group.members[-1].disk = {} if run == "second" else group.members[0].disk
+    group.settle()
+    *threads, other = group.members
+    assert [member.bridge.orders.not_its_own for member in group.members] == ["", "", "p"]
+    stateful = {task for task in TASKS if task[0] == 0}
+    for members, others in ((threads, [other]), ([other], threads)):
+        runs = {task for member in members for task in member.bridge.orders.active} & stateful
+        assert runs
+        assert runs == {task for member in others for task in member.bridge.orders.standby}
+    other.process = "renewed"
+    group.settle()
+    assert [member.bridge.orders.not_its_own for member in group.members] == ["", "", ""]
 
 
 def test_a_task_stays_where_it_runs_whatever_another_member_of_that_process_tells_of_its_copy() -> None:

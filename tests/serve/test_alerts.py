@@ -292,6 +292,33 @@ def test_a_partition_that_was_stuck_before_the_servers_start_is_told_after_the_a
     assert played(monkeypatch, cases, 16 * 60, 60).fired(tmp_path, 60)["PartitionStuck"] == {"long-stuck"}
 
 
+def test_a_partition_without_writes_is_stuck_by_what_its_member_commits_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ten minutes and the alert's five after the server's start; one that commits every 20 minutes has longer."""
+    quiet = Case(steady(0), steady(50), steady(7))
+    cases = {"quiet-quick": quiet, "quick": CASES["moving"], "quiet-rare": quiet, "rare": CASES["rare-commits"]}
+    play = Play(monkeypatch, TAILS)
+    for t in range(0, 30 * 60 + 1, 60):
+        seen = round_of(cases, float(t))
+        for name in ("quick", "rare"):
+            group, elsewhere = seen.groups[f"quiet-{name}"], f"t-{name}"
+            member = group.facts["members"]["a"]
+            member["topics"].append(elsewhere)
+            member["owned"][elsewhere] = [0]
+            group.facts["wanted"].add(elsewhere)
+            group.committed[elsewhere, 0] = int(cases[name].committed(t))
+        play.round(seen)
+        play.scrape()
+    assert play.fired(tmp_path, 60)["PartitionStuck"] == {"quiet-quick"}
+    [stuck] = [
+        minutes
+        for name, minutes in play.series.items()
+        if name.startswith("apportion_group_partition_stuck_seconds{") and 'topic="t-quiet-quick"' in name
+    ]
+    assert min(stuck) <= 12
+
+
 def test_markers_that_nobody_may_look_at_alarm_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without the right to read the topic one message and one marker are alike: they are told as what they may be."""
     names = ("at-a-marker", "marker-expires", "marker-expired", "unseen-marker-expired", "stuck-at-one", "moving")

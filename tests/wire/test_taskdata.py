@@ -28,6 +28,7 @@ CODECS = st.builds(
     standby=TASKS,
     lag=st.dictionaries(PAIR, st.integers(0, 2**63 - 1), max_size=5),
     tags=st.dictionaries(st.text(max_size=5), st.text(max_size=5), max_size=3),
+    run=st.text(max_size=5),
 )
 ORDERS = st.builds(
     TaskAssignment,
@@ -37,6 +38,7 @@ ORDERS = st.builds(
     coming=TASKS,
     probe_ms=st.none() | st.integers(0, 10**9),
     asker=st.booleans(),
+    not_its_own=st.text(max_size=5),
 )
 
 
@@ -71,9 +73,11 @@ def test_the_bytes_of_a_small_memory_are_these() -> None:
     raw += struct.pack(">i", 0)  # no standby
     raw += struct.pack(">iiiq", 1, 2, 5, 99)  # one lag: task 2_5, 99 messages
     raw += struct.pack(">ih4sh1s", 1, 4, b"zone", 1, b"a")
-    memory = TaskMemory("p", 7, ((0, 1), (0, 3)), (), {(2, 5): 99}, {"zone": "a"}, topology="d1")
-    assert read_memory(raw) == replace(memory, topology=""), "version 1 ends here"
+    memory = TaskMemory("p", 7, ((0, 1), (0, 3)), (), {(2, 5): 99}, {"zone": "a"}, topology="d1", run="r")
+    assert read_memory(raw) == replace(memory, topology="", run=""), "version 1 ends here"
     raw = b"\x00\x02" + raw[2:] + struct.pack(">h2s", 2, b"d1")
+    assert read_memory(raw) == replace(memory, run=""), "version 2 ends here"
+    raw = b"\x00\x03" + raw[2:] + struct.pack(">h1s", 1, b"r")
     assert write_memory(memory) == raw
     assert read_memory(raw) == memory
 
@@ -86,7 +90,7 @@ def test_a_count_of_two_thousand_million_takes_no_memory() -> None:
 
 def test_a_newer_version_is_read_as_far_as_it_is_known() -> None:
     raw = write_memory(TaskMemory("p"))
-    assert read_memory(b"\x00\x03" + raw[2:] + b"more").process == "p"
+    assert read_memory(b"\x00\x04" + raw[2:] + b"more").process == "p"
     assert "version 0" in (read_memory(b"\x00\x00" + raw[2:]).lost or "")
 
 

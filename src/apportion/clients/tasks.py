@@ -183,19 +183,11 @@ class TaskRunner:
     ) -> Delivery:
         if guarantee == "at_least_once":
             return AtLeastOnce(connection)
-        number, process = self.folder.take_number(), self.folder.process_id
+        number = self.folder.take_number()
         opened.callback(self.folder.give_number, number)
-
-        def own_id() -> str:
-            return f"{self.application}-{process}-{number}"
-
-        def another_id() -> str:
-            nonlocal process
-            self.folder.renew(process)
-            process = self.folder.process_id
-            return own_id()
-
-        return ExactlyOnce(connection, own_id(), transaction_timeout_s, another_id)
+        return ExactlyOnce(
+            connection, lambda: f"{self.application}-{self.folder.process_id}-{number}", transaction_timeout_s
+        )
 
     @property
     def process(self) -> str:

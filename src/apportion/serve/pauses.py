@@ -2,7 +2,8 @@
 
 A reader that commits every twenty minutes is not stuck after ten. So a pause counts from when something was unread and
 no commit moved, and it is long only beyond twice the longest that ended by itself. A partition that was never seen to
-move has ``UNSEEN_S``, and has had them if as much is unread as was written in that time.
+move goes by its member's commits on others. Without any it has ``UNSEEN_S``, and has had them if as much is unread as
+was written in that time.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from typing import Final
 
 import numpy as np
 
-from apportion.arrays import UNKNOWN, Bools, Floats, Longs
+from apportion.arrays import NOBODY, UNKNOWN, Bools, Floats, Ints, Longs
 
 STILL_S: Final = 600.0
 """Seconds that a commit may stand still whatever its habits."""
 TIMES: Final = 2.0
 """Times the longest pause that ended by itself."""
 UNSEEN_S: Final = 1_800.0
-"""Seconds for a partition whose commits were never seen to move: nobody knows how far they are apart."""
+"""Seconds for a partition of a member that was never seen to commit: nobody knows how far its commits are apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +67,13 @@ class Pauses:
         answer: Floats = self.at_s - self.since_s
         return answer
 
-    @property
-    def stuck(self) -> Bools:
-        """(P,) whether it lasts too long."""
+    def stuck(self, owner: Ints) -> Bools:
+        """(P,) whether it lasts too long, with (P,) the member that reads each."""
+        of_member = np.zeros(owner.max(initial=NOBODY) + 2)
+        np.maximum.at(of_member, owner, self.longest_s)
+        of_member[NOBODY] = 0.0
         unseen = np.where(self.unread_s > UNSEEN_S, STILL_S, UNSEEN_S)
-        habit = np.where(self.longest_s > 0, TIMES * self.longest_s, unseen)
+        as_others = np.where(of_member[owner] > 0, np.minimum(TIMES * of_member[owner], unseen), unseen)
+        habit = np.where(self.longest_s > 0, TIMES * self.longest_s, as_others)
         answer: Bools = self.seconds > np.maximum(STILL_S, habit)
         return answer

@@ -133,7 +133,7 @@ class GroupState(Judged):
         """(P,) whether commits pause for longer than they ever did, while members are there and messages wait."""
         if len(self.pauses.committed) != self.group.P:
             return np.zeros(self.group.P, dtype=np.bool_)
-        answer: Bools = self.pauses.stuck & self.counted & (self.times.to_read > 0)
+        answer: Bools = self.pauses.stuck(self.group.owner) & self.counted & (self.times.to_read > 0)
         return answer
 
     @property

@@ -7,7 +7,7 @@ are no memory, and ``lost`` says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,10 +15,12 @@ from apportion.errors import UnreadableBytes
 from apportion.wire.primitives import Reader
 from apportion.wire.writer import Writer
 
-VERSION: Final = 1
-"""The oldest that is read, and the one that orders are written in."""
-MEMORY_VERSION: Final = 2
-"""What a member says is written in this one; 2 added the topology's digest at the end."""
+OLDEST: Final = 1
+"""The oldest version that is read."""
+MEMORY_VERSION: Final = 3
+"""A member's report is written in this one; 2 added the topology's digest at the end, 3 the run."""
+ORDERS_VERSION: Final = 2
+"""Orders are written in this one; 2 added the process id that is another's at the end."""
 
 Pair = tuple[int, int]
 """A task: the number of its sub-topology, and of its partition."""
@@ -40,6 +42,8 @@ class TaskMemory:
         Key to value, for standbys that stand apart.
     topology
         A digest of its topology: task numbers mean the same to those who say the same; "" where nothing was said.
+    run
+        One start of the process: two members of one process id and two runs have copies of one folder.
     """
 
     process: str = ""
@@ -50,6 +54,7 @@ class TaskMemory:
     tags: Mapping[str, str] = field(default_factory=dict)
     lost: str | None = None
     topology: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class TaskAssignment:
         Milliseconds until the group should look again; None when nothing waits.
     asker
         Whether it is this member that asks for that rebalance.
+    not_its_own
+        The process id that it joined with, if another process keeps that one; else "".
     """
 
     active: tuple[Pair, ...] = ()
@@ -73,10 +80,11 @@ class TaskAssignment:
     probe_ms: int | None = None
     asker: bool = False
     lost: str | None = None
+    not_its_own: str = ""
 
 
 def write_memory(memory: TaskMemory) -> bytes:
-    """int16 version, string process, int32 asks, active, standby, lags (task, int64), tags (two strings), topology."""
+    """int16 version, string process, int32 asks, active, standby, lags (task, int64), tags, topology, run."""
     writer = Writer().int16(MEMORY_VERSION).string(memory.process).int32(memory.asks)
     _write_tasks(writer, memory.active)
     _write_tasks(writer, memory.standby)
@@ -84,36 +92,34 @@ def write_memory(memory: TaskMemory) -> bytes:
         sorted(memory.lag.items()), lambda row: writer.int32(row[0][0]).int32(row[0][1]).int64(min(row[1], 2**63 - 1))
     )
     writer.array(sorted(memory.tags.items()), lambda tag: writer.string(tag[0]).string(tag[1]))
-    return writer.string(memory.topology).done()
+    return writer.string(memory.topology).string(memory.run).done()
 
 
 def read_memory(raw: bytes | None) -> TaskMemory:
     """Read the bytes of ``write_memory``; tasks and lags with a negative number are left out, for there are none."""
     if not raw:
         return TaskMemory()
-
-    def lag(reader: Reader) -> tuple[Pair, int]:
-        return (reader.int32(), reader.int32()), reader.int64()
-
     try:
-        reader = _begin(raw)
+        reader, version = _begin(raw)
         process, asks = reader.string(), reader.int32()
         active, standby = _read_tasks(reader), _read_tasks(reader)
-        lags = reader.array(lambda: lag(reader), 16)
+        lags = reader.array(lambda: ((reader.int32(), reader.int32()), reader.int64()), 16)
         tags = reader.array(lambda: (reader.string(), reader.string()), 4)
-        topology = reader.string() if int.from_bytes(raw[:2], "big") >= MEMORY_VERSION else ""
+        topology = reader.string() if version >= 2 else ""
+        run = reader.string() if version >= 3 else ""
     except UnreadableBytes as error:
         return TaskMemory(lost=_why(raw, error))
     known = {pair: messages for pair, messages in lags if min(pair) >= 0 and messages >= 0}
-    return TaskMemory(process, asks, active, standby, known, dict(tags), topology=topology)
+    return TaskMemory(process, asks, active, standby, known, dict(tags), topology=topology, run=run)
 
 
 def write_orders(orders: TaskAssignment) -> bytes:
-    """int16 version, active, standby, warm-ups, coming, int64 milliseconds (-1: none), int8 whether to ask."""
-    writer = Writer().int16(VERSION)
+    """int16 version, active, standby, warm-ups, coming, int64 milliseconds (-1: none), int8 whether to ask, process."""
+    writer = Writer().int16(ORDERS_VERSION)
     for tasks in (orders.active, orders.standby, orders.warmup, orders.coming):
         _write_tasks(writer, tasks)
-    return writer.int64(-1 if orders.probe_ms is None else orders.probe_ms).int8(orders.asker).done()
+    writer.int64(-1 if orders.probe_ms is None else orders.probe_ms).int8(orders.asker)
+    return writer.string(orders.not_its_own).done()
 
 
 def read_orders(raw: bytes | None) -> TaskAssignment:
@@ -121,12 +127,14 @@ def read_orders(raw: bytes | None) -> TaskAssignment:
     if not raw:
         return TaskAssignment()
     try:
-        reader = _begin(raw)
+        reader, version = _begin(raw)
         active, standby, warmup, coming = (_read_tasks(reader) for _ in range(4))
         probe, asker = reader.int64(), reader.int8()
+        process = reader.string() if version >= 2 else ""
     except UnreadableBytes as error:
         return TaskAssignment(lost=_why(raw, error))
-    return TaskAssignment(active, standby, warmup, coming, probe if probe >= 0 else None, bool(asker))
+    probe_ms = probe if probe >= 0 else None
+    return TaskAssignment(active, standby, warmup, coming, probe_ms, bool(asker), not_its_own=process)
 
 
 def _write_tasks(writer: Writer, tasks: Iterable[Pair]) -> None:
@@ -138,20 +146,17 @@ def _write_tasks(writer: Writer, tasks: Iterable[Pair]) -> None:
 
 
 def _read_tasks(reader: Reader) -> tuple[Pair, ...]:
-    def row() -> tuple[int, tuple[int, ...]]:
-        return reader.int32(), reader.int32s()
-
-    read: Callable[[], tuple[int, tuple[int, ...]]] = row
-    pairs = {(sub, partition) for sub, numbers in reader.array(read, 8) for partition in numbers}
+    rows = reader.array(lambda: (reader.int32(), reader.int32s()), 8)
+    pairs = {(sub, partition) for sub, numbers in rows for partition in numbers}
     return tuple(sorted(pair for pair in pairs if min(pair) >= 0))
 
 
-def _begin(raw: bytes) -> Reader:
+def _begin(raw: bytes) -> tuple[Reader, int]:
     reader = Reader(raw)
     version = reader.int16()
-    if version < VERSION:
-        raise reader.fail(f"version {version}, needed {VERSION} or higher")
-    return reader
+    if version < OLDEST:
+        raise reader.fail(f"version {version}, needed {OLDEST} or higher")
+    return reader, version
 
 
 def _why(raw: bytes, error: UnreadableBytes) -> str:

@@ -96,12 +96,11 @@ class AtLeastOnce(Delivery):
 class ExactlyOnce(Delivery):
     """One transaction a commit, begun and ended within it: no work of the application waits in an open one.
 
-    transactional_id
-        The same for the same ``state_dir``: a restart ends at once what a killed process left open.
+    own_id
+        Gives the transactional id, the same for the same ``state_dir``: a restart ends at once what a killed process
+        left open. It changes if another process turns out to have it, too.
     timeout_s
         After how long the brokers abort what nobody ended.
-    another_id
-        Gives the id to go on with once another process turns out to have this one, too.
     Raises
         Unavailable where the user has no right to the transactional id; KafkaError where the brokers do not answer.
     """
@@ -110,25 +109,19 @@ class ExactlyOnce(Delivery):
     behind = 1  # the record that ends a transaction
     meanwhile = ""
 
-    def __init__(
-        self, connection: Mapping[str, Any], transactional_id: str, timeout_s: float, another_id: Callable[[], str]
-    ) -> None:
-        self._timeout_s, self._another_id = timeout_s, another_id
-        self._begun_at = 0.0
+    def __init__(self, connection: Mapping[str, Any], own_id: Callable[[], str], timeout_s: float) -> None:
+        self._own_id, self._producer, self._begun = own_id, None, False
         self._settings = {
             **connection,
             "acks": "all",
             "linger_ms": 5,
             "max_block_ms": BLOCK_MS,
-            "transactional_id": transactional_id,
             "transaction_timeout_ms": int(timeout_s * 1000),
         }
-        self._producer = None
-        self._begun = False
         try:
             self._open()
         except TransactionalIdAuthorizationFailedError as error:
-            raise Unavailable(sentence(error, transactional_id)) from None
+            raise Unavailable(sentence(error, own_id())) from None
 
     def commit(self, ledger: Ledger, member: Any) -> None:
         """All tasks in one transaction, or none."""
@@ -180,7 +173,7 @@ class ExactlyOnce(Delivery):
         # kafka-python keeps offsets of a transaction that was refused, and would send them with the next one: under the
         # generation of now, for partitions that are others' by now.
         self._producer._transaction_manager._pending_txn_offset_commits.clear()
-        self._begun, self._begun_at = True, time.time()
+        self._begun = True
         self._producer.begin_transaction()
 
     def finish(self, consumer: KafkaConsumer, member: Any, offsets: Mapping[Any, Any]) -> bool:
@@ -199,14 +192,11 @@ class ExactlyOnce(Delivery):
     def abort(self, why: object) -> None:
         """Undo a transaction, or end a producer whose state is unknown.
 
-        A new producer of the same transactional id ends what its predecessor left, one way or the other. Brokers fence
-        a producer by themselves only after the time-out: before, another one of the same id did it.
+        A new producer of the same transactional id ends what its predecessor left, one way or the other.
         """
         if not self._begun:
             return
         self._begun = False
-        if is_fenced(why) and time.time() - self._begun_at < self._timeout_s:
-            self._settings["transactional_id"] = self._another_id()
         if self._producer is not None:
             manager = self._producer._transaction_manager
             try:
@@ -220,7 +210,7 @@ class ExactlyOnce(Delivery):
             self._open()
 
     def _open(self) -> None:
-        producer = KafkaProducer(**self._settings)
+        producer = KafkaProducer(**self._settings, transactional_id=self._own_id())
         try:
             producer.init_transactions()
         except BaseException:

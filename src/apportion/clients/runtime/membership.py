@@ -86,6 +86,7 @@ class Membership:
     def _follow_orders(self) -> None:
         """After new orders: stop tasks that others run now, open those to be kept warm or restored here."""
         rounds, orders = self._bridge.rounds, self._bridge.orders
+        self._restorer.folder.renew(orders.not_its_own)
         if self._followed == (rounds, self._ledger.stopped):
             return
         running = self._ledger.running
@@ -140,6 +141,7 @@ class Membership:
             self._bridge.orders.standby,
             {(task.subtopology, task.partition): lag for task, lag in self.lag.items()},
             self._tags,
+            run=self._restorer.folder.run,
         )
 
 

@@ -25,6 +25,8 @@ class StateFolder:
 
     process_id
         Written at the first use, so that a restart on the folder is the same process; see ``renew``.
+    run
+        Differs from one start to the next: two members with one process id and two runs are two processes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,9 +35,7 @@ class StateFolder:
         self._lock = _locked(path / "lock")
         for draft in path.glob("*.draft"):  # of a process that died in the middle
             draft.unlink(missing_ok=True)
-        self.process_id = _process_id(path / "process-id")
-        if _copied(path / "lock"):
-            self._renew()
+        self.process_id, self.run = _process_id(path / "process-id"), uuid.uuid4().hex
         self._users = 0
         self._application: str | None = None
         self._claimed: dict[Task, str] = {}
@@ -86,20 +86,18 @@ class StateFolder:
             return dict(self._claimed)
 
     def renew(self, process_id: str) -> None:
-        """Take another process id in place of that one: another process has it, too, since the folder was copied."""
+        """Take another process id in place of that one, which another member's process has, too."""
         with _guard:
-            if self.process_id == process_id:
-                self._renew()
-
-    def _renew(self) -> None:
-        log.warning(
-            "the state folder %s was copied (a cloned volume, a snapshot, an image), and another process may have "
-            "its id %s: as one process, neither keeps a copy for the other. This one takes an id of its own; give each "
-            "process a folder of its own, empty at first",
-            *(self.path, self.process_id),
-        )
-        self.process_id = str(uuid.uuid4())
-        _write_whole(self.path / "process-id", self.process_id)
+            if self.process_id != process_id:
+                return  # another thread of ours did it
+            log.warning(
+                "the state folder %s was copied (a cloned volume, a snapshot, an image): another process of the group "
+                "has its id %s, too. As one process, neither would keep a copy for the other, so this one takes an id "
+                "of its own; give each process a folder of its own, empty at first",
+                *(self.path, process_id),
+            )
+            self.process_id = str(uuid.uuid4())
+            _write_whole(self.path / "process-id", self.process_id)
 
     def take_number(self) -> int:
         """The smallest number that no other consumer of this process has: the same again after a restart."""
@@ -179,18 +177,6 @@ def _locked(path: Path) -> Any:
         file.close()
         raise Unavailable(f"the state folder {path.parent} is in use by another process; give each its own") from None
     return file
-
-
-def _copied(lock: Path) -> bool:
-    """Whether the folder holds the number of another file system entry than its lock has: a copy's is its own.
-
-    A cloned volume keeps the number; only transactions that end each other tell of that one.
-    """
-    lock.touch()
-    before, now = lock.read_text(encoding="ascii", errors="replace"), str(lock.stat().st_ino)
-    if before != now:
-        lock.write_text(now, encoding="ascii")
-    return before not in ("", now)
 
 
 def _write_whole(path: Path, text: str) -> None:

@@ -49,13 +49,22 @@ Holders = dict[tuple[str, int], dict[str, int]]
 
 @dataclass(frozen=True)
 class _Member:
-    """One member as its leader sees it."""
+    """One member as its leader sees it.
+
+    process
+        Its process id, or a name of its own if another process keeps that id.
+    """
 
     member_id: str
     process: str
     rack: str | None
     memory: TaskMemory
     runs: frozenset[Task]
+
+    @property
+    def not_its_own(self) -> str:
+        """Its process id, if another process keeps that one."""
+        return "" if self.process in (self.memory.process, self.member_id) else self.memory.process
 
 
 class TaskBridge(Bridge):
@@ -189,7 +198,18 @@ def _members(sent: Mapping[str, Subscription], topology: Topology, sizes: Mappin
         fresh = subscription.generation == newest
         runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
         leaders_view.append(_Member(member, memory.process or member, subscription.rack, memory, runs))
-    return leaders_view
+    return _told_apart(leaders_view)
+
+
+def _told_apart(members: Sequence[_Member]) -> list[_Member]:
+    """Processes on copies of one folder have one id and a run each: one that runs tasks keeps the id."""
+    first = sorted(members, key=lambda member: (not member.runs, member.member_id))
+    keeps = {member.process: member.memory.run for member in reversed(first) if member.memory.run}
+    kept = {"", *keeps.values()}
+    return [
+        member if member.memory.run in kept else replace(member, process=f"{member.process} {member.memory.run}")
+        for member in members
+    ]
 
 
 def _holders(sent: Mapping[str, Subscription]) -> Holders:
@@ -255,6 +275,7 @@ def _shares(
             _pairs([*(task for task in standby if coming.get(task) == member.process), *warmup]),
             plan.next_probing_rebalance_ms,
             member.member_id == asker,
+            not_its_own=member.not_its_own,
         )
         shares[member.member_id] = Assignment(held(owned), write_orders(orders))
     return shares
