@@ -2,7 +2,7 @@
 
     python -m bench.like_groups [groups]      300 by default, drawn from the mix of ``bench.pipeline``
 
-CPU milliseconds of one process. ``by itself``: ``what_if``, as for a group alone. ``first``: as Spark's workers do it,
+CPU milliseconds of one process. ``by itself``: ``outcomes``, as for a group alone. ``first``: as Spark's workers do it,
 by columns, structures met for the first time among them. ``again``: the same groups once more, each structure known.
 Then groups of so many partitions without their like.
 """
@@ -20,9 +20,11 @@ import pyarrow as pa
 
 from apportion.assignors import known
 from apportion.history.group_history import GroupHistory
+from apportion.history.scenarios import outcomes
 from apportion.pipeline.columns import pieces
 from apportion.pipeline.whatif import COLUMNS_AT_ONCE, GROUPS_AT_ONCE, Plans
 from apportion.sources.dump import load_histories
+from apportion.strategy.registry import tabled
 from bench.made_log import Size, write_dump
 from bench.whatif_rows import batch, row
 
@@ -52,9 +54,9 @@ def drawn(count: int) -> Drawn:
 
 def per_group(groups: list[GroupHistory]) -> float:
     """CPU milliseconds a group that is planned by itself."""
-    began = time.process_time()
+    began, names = time.process_time(), list(tabled())
     for group in groups:
-        group.what_if()
+        _ = list(outcomes(group.name, group.folded.generations, group.raw, group.all_topics, names))
     return (time.process_time() - began) / len(groups) * 1000
 
 
@@ -77,7 +79,6 @@ def read(size: Size) -> list[GroupHistory]:
     with tempfile.TemporaryDirectory() as name:
         write_dump(Path(name) / "dump", size)
         histories = load_histories(Path(name) / "dump")
-        histories.world.samples()
         groups = list(histories.groups.values())
     for group in groups:
         _ = group.folded, group.raw

@@ -38,7 +38,7 @@ def schema() -> pa.Schema:
 def row(
     name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A group that ``what_if`` is asked about, as a row."""
+    """A group that ``outcomes`` is asked about, as a row."""
     entries: dict[str, Any] = {**topics, **(present["topics"] if present else {})}
     commits = [
         {"topic": topic, "partition": entry["partition"], "committed": entry["committed"]}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from tests.support.plain_reader import lags_of
+
 from apportion.history.group_history import GroupHistories, GroupHistory
 
 Words = tuple[str, ...]
@@ -36,7 +38,7 @@ def our_offsets(memory: GroupHistories) -> dict[Words, Words]:
     return {
         (name, row.topic, str(row.partition)): (dash(row.committed), dash(row.end), dash(row.raw_lag))
         for name, group in memory.groups.items()
-        for row in group.lags
+        for row in lags_of(group)
     }
 
 

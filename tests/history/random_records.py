@@ -11,7 +11,6 @@ from tests.history.made import classic, current, epoch, gone, joined, member, ta
 
 from apportion.history.cause import CommitInterval
 from apportion.history.commits import CommittedOffset
-from apportion.history.ends_then import EndSamples
 from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
 from apportion.wire.coordinator import EpochRecord
@@ -38,9 +37,8 @@ def random_group(seed: int, kind: str) -> GroupHistory:
 
 
 def metadata(rng: random.Random, sizes: Mapping[str, int]) -> TopicMetadata:
-    """Topics with their logs, most of them known, and samples of their ends."""
+    """Topics with their logs, most of them known."""
     topics: dict[str, list[dict[str, Any]]] = {}
-    samples = []
     for topic, n in sizes.items():
         if rng.random() < 0.1:
             continue
@@ -50,10 +48,7 @@ def metadata(rng: random.Random, sizes: Mapping[str, int]) -> TopicMetadata:
             told = {"begin": begin, "end": begin + size, "last_stable": begin + size - rng.randrange(3)}
             entry = {"partition": p, "racks": rng.sample("xyz", 2), **(told if rng.random() < 0.8 else {})}
             topics[topic].append(entry)
-            for ms in sorted(rng.sample(range(40_000), rng.randrange(4))):
-                samples.append((topic, p, (ms, begin, begin + ms % (size + 1))))
-    known = EndSamples.ordered(samples)
-    return TopicMetadata(topics, {t: ID_OF[t] for t in topics}, dict(IDS), lambda: known)
+    return TopicMetadata(topics, {t: ID_OF[t] for t in topics}, dict(IDS))
 
 
 def habits(rng: random.Random, events: Sequence[GroupRecord], sizes: Mapping[str, int]) -> list[CommitInterval]:

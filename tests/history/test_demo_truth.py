@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from tests.history import kafka_says
+from tests.support.plain_reader import epochs_of
 
 import apportion.demo
 from apportion.history.group_history import GroupHistories
@@ -126,7 +127,7 @@ def owners(row: dict[str, Any]) -> Owners:
 
 
 def test_each_epoch_has_the_owners_that_kafka_reads_in_its_records(memory: GroupHistories) -> None:
-    rows = [row for group in memory.groups.values() for row in group.epochs]
+    rows = [row for group in memory.groups.values() for row in epochs_of(group)]
     ours = {(row["group"], row["source_offset"]): (row["epoch"], owners(row)) for row in rows}
     theirs = targets_as_kafka_reads_them()
     assert ours == theirs
@@ -143,7 +144,7 @@ def test_the_last_epoch_s_owners_are_those_that_the_tool_names(memory: GroupHist
     for name in ("profiles-kip848", "routes-kip848-regex", "upgraded-live"):
         ours = {
             (name, held["topic"], str(p)): member["instance_id"] or member["member_id"]
-            for member in memory.groups[name].epochs[-1]["members"]
+            for member in epochs_of(memory.groups[name])[-1]["members"]
             for held in member["assigned"]
             for p in held["partitions"]
         }

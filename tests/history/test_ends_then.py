@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tests.history.made import classic, member
+from tests.support.plain_reader import EndSamples, what_if_of
 
 from apportion.history.commits import CommittedOffset
-from apportion.history.ends_then import SILENT, EndSamples
+from apportion.history.ends_then import SILENT
 from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.history.steps import TopicEntries
 
@@ -36,9 +37,9 @@ def test_what_is_planned_of_a_silent_group_does_not_change_with_later_samples() 
             for (_, p), some in sorted(samples.of.items())
             for _, begin, end in some[-1:]
         ]
-        world = TopicMetadata({"t": now}, samples=lambda: samples)
+        world = TopicMetadata({"t": now})
         events = [classic(1, 1, member("m", {"t": (0, 1)}))]
-        return [row.lag_max for row in GroupHistory("g", events, commits, [], world).what_if(["range"])]
+        return [row.lag_max for row in what_if_of(GroupHistory("g", events, commits, [], world), ["range"], samples)]
 
     until = [("t", 0, (1000, 0, 10)), ("t", 0, (2000, 0, 20)), ("t", 1, (2000, 0, 5))]
     first = lags(EndSamples.ordered(until))

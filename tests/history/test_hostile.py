@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.history.made import epoch, joined
+from tests.support.plain_reader import what_if
 
 from apportion.history.fold import fold
 from apportion.history.present import group_json
 from apportion.history.rebalance_rows import rebalances
 from apportion.history.records import GroupRecord
 from apportion.history.replay import replay, replay_to_dict
-from apportion.history.scenarios import what_if
 from apportion.wire.coordinator import GroupGeneration, Member
 
 IDS = (0, 1, 2, 3, 7, 70, 2**31 - 1, -1, -(2**31))

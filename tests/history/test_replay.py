@@ -7,13 +7,13 @@ from typing import ClassVar
 
 import pytest
 from tests.history.made import classic, gone, member
+from tests.support.plain_reader import what_if
 
 from apportion.arrays import Ints
 from apportion.assignors import known
 from apportion.history.fold import fold
 from apportion.history.records import Generation, GenerationMember, GroupRecord, counts_after
 from apportion.history.replay import replay, replay_to_dict
-from apportion.history.scenarios import what_if
 from apportion.history.steps import sizes
 from apportion.model.group import Group
 from apportion.model.protocols import CLASSIC

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.plain_reader import what_if
 
 import apportion
 from apportion.errors import BadInput
 from apportion.history import scenarios as rooms
 from apportion.history.fold import fold
-from apportion.history.scenarios import REPLAY, ScenarioResult, outcomes, sentence, skewed_lag, what_if
+from apportion.history.scenarios import REPLAY, ScenarioResult, outcomes, sentence, skewed_lag
 from apportion.history.structure import structure
 from apportion.model.build import build
 from apportion.model.group import Claims

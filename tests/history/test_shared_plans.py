@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.plain_reader import what_if
 
 from apportion.arrays import Ints
 from apportion.assignors import find as own
@@ -17,7 +18,7 @@ from apportion.assignors import known
 from apportion.errors import BadInput
 from apportion.history import scenarios
 from apportion.history.records import Generation, GenerationMember
-from apportion.history.scenarios import ScenarioResult, outcomes, what_if
+from apportion.history.scenarios import ScenarioResult, outcomes
 from apportion.history.shared_plans import LikeGroups, SharedPlans, lay_on
 from apportion.history.structure import structure
 from apportion.model.group import Group

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.plain_reader import lags_of, what_if_of
 
 from apportion.assignors import BrokerSticky, find
 from apportion.errors import BadInput, UnknownName
@@ -62,7 +63,7 @@ def test_an_active_task_reads_its_partition_of_every_source_topic(recorded: Grou
         assert member.assigned["clicks"] == member.assigned["users"] == joined
         assert member.assigned["enrich-by-user-repartition"] == counted
         assert member.assigned["views"] == shouted
-    lags = recorded.groups["enrich"].lags
+    lags = lags_of(recorded.groups["enrich"])
     assert {row.status for row in lags} <= {"ok", "never_committed"}
 
 
@@ -232,17 +233,17 @@ def test_the_end_of_a_member_that_was_never_told_of_is_no_matter() -> None:
 
 
 def test_what_if_of_a_streams_group_asks_our_assignor_and_the_brokers(recorded: GroupHistories) -> None:
-    rows = recorded.groups["enrich"].what_if()
+    rows = what_if_of(recorded.groups["enrich"])
     assert {(row.assignor, row.scenario) for row in rows} == {
         (name, scenario) for name in variants() for scenario in ("replay", "as-is", "join", "leave")
     }
     assert {row.error for row in rows} == {None}
     assert {row.moves_then for row in rows if row.scenario == "replay"} == {13}
-    assert recorded.groups["workers"].what_if() == []
-    asked = recorded.groups["enrich"].what_if(["streams"])
+    assert what_if_of(recorded.groups["workers"]) == []
+    asked = what_if_of(recorded.groups["enrich"], ["streams"])
     assert asked
     assert asked == rows
-    assert recorded.groups["enrich"].what_if(["range"]) == []
+    assert what_if_of(recorded.groups["enrich"], ["range"]) == []
     moves = {(row.assignor, row.scenario): row.moves for row in rows}
     assert moves["broker-sticky num_standby_replicas=1", "as-is"] == 0, "its own target stands"
     assert {load.load_max - load.load_min for load in rows if load.load_max and load.load_min} <= {0, 1}
@@ -251,7 +252,7 @@ def test_what_if_of_a_streams_group_asks_our_assignor_and_the_brokers(recorded: 
 def test_steps_of_a_streams_group_do_what_its_scenarios_do(recorded: GroupHistories) -> None:
     """The busiest process goes, or one comes, under every assignor; what came goes again, and every task is run."""
     group = recorded.groups["enrich"]
-    rows = {(row.assignor, row.scenario): (row.moves, row.load_min, row.load_max) for row in group.what_if()}
+    rows = {(row.assignor, row.scenario): (row.moves, row.load_min, row.load_max) for row in what_if_of(group)}
     assert group.present is not None
     busiest = max(sorted({str(member.process_id) for member in group.present.members}), key=partial(running, group))
     for scenario, step in (("join", "join 1"), ("leave", f"leave {busiest}")):

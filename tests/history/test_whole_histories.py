@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.history.test_shared_plans import answers, question
+from tests.support.plain_reader import EndSamples, what_if
 
 import apportion.demo
 from apportion.assignors import find
 from apportion.errors import ApportionError
 from apportion.history import ends_then
 from apportion.history.group_history import GroupHistories
-from apportion.history.scenarios import what_if
 from apportion.history.shared_plans import SharedPlans
 from apportion.sources import dump
 
@@ -52,7 +52,7 @@ def test_the_newest_record_counts_that_stands_and_has_a_time() -> None:
     assert heard.tolist() == [5, ends_then.SILENT, -7, ends_then.SILENT]
     assert heard.dtype == np.int64
     assert ends_then.last_heard(0).tolist() == []
-    twice = ends_then.EndSamples.ordered([("t", 0, (5, 1, None)), ("t", 0, (5, None, 2)), ("t", 0, (1, 0, 9))])
+    twice = EndSamples.ordered([("t", 0, (5, 1, None)), ("t", 0, (5, None, 2)), ("t", 0, (1, 0, 9))])
     assert [sample[0] for sample in twice.of["t", 0]] in ([1, 5, 5], [1, 5])
 
 

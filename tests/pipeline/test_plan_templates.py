@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.history.test_shared_plans import question
+from tests.support.plain_reader import what_if
 
 from apportion.assignors import known
 from apportion.history import shared_plans
 from apportion.history.answer_block import COLUMNS
-from apportion.history.scenarios import what_if
 from apportion.pipeline import whatif
 from apportion.pipeline.whatif import Plans, _question
 from bench.whatif_rows import batch, row

@@ -19,12 +19,12 @@ from tests.report.test_page_facts import carried
 from tests.spark.made import START_MS, commit, write_dump
 from tests.strategy.theirs import NAME, installed
 from tests.support import records as write
+from tests.support.plain_reader import what_if
 
 import apportion
 from apportion import assignors
 from apportion.governing.plans import governed_plan
 from apportion.governing.rules_file import GroupRule
-from apportion.history.scenarios import what_if
 from apportion.model.group_json import read_group
 from apportion.strategy.registry import tabled
 from apportion.strategy.settings import changed_settings

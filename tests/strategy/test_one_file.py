@@ -188,9 +188,12 @@ def test_the_page_plans_the_group_with_it(package: Path, dump: str) -> None:
 def test_the_tables_of_what_ifs_have_its_rows(package: Path, dump: str) -> None:
     rows = json.loads(run(package, "-c", f"""
 import json
+from apportion.history.scenarios import outcomes
 from apportion.sources.load_history import load_histories
-rows = load_histories({dump!r}).groups["g"].what_if()
-print(json.dumps([(r.assignor, r.scenario, r.moves, r.error) for r in rows]))
+from apportion.strategy.registry import tabled
+group = load_histories({dump!r}).groups["g"]
+rows = outcomes("g", group.folded.generations, group.raw, group.all_topics, list(tabled()))
+print(json.dumps([(r.answer.assignor, r.answer.scenario, r.answer.moves, r.answer.error) for r in rows]))
 """))  # fmt: skip
     mine = {scenario: (moves, error) for name, scenario, moves, error in rows if name == NAME}
     assert mine["replay"] == (0, None)

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from apportion.assignors import Assignor, known
 from apportion.errors import ApportionError
-from apportion.history.fold import Folded
-from apportion.history.rebalance_rows import Rebalance
+from apportion.history.group_history import GroupHistory
 from apportion.history.task_groups import variants
 
 
-class Past(Protocol):
-    """A group's history, however much of it is remembered."""
-
-    @property
-    def folded(self) -> Folded:
-        """Its generations."""
-
-    @property
-    def rebalances(self) -> list[Rebalance]:
-        """The changes of each rebalance."""
-
-    @property
-    def runs_tasks(self) -> bool:
-        """Whether it is a group of Kafka Streams, whose tasks are replayed."""
-
-    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
-        """The JSON of ``apportion replay``."""
-
-
-def replay_totals(history: Past) -> dict[str, dict[str, Any]]:
+def replay_totals(history: GroupHistory) -> dict[str, dict[str, Any]]:
     """Strategy to its ``totals_of``, for every strategy that can replay the group."""
     replays_of: dict[str, dict[str, Any]] = {}
     if not history.rebalances:

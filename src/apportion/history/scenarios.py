@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Final, cast
@@ -21,7 +21,7 @@ from apportion.model.group import Group
 from apportion.model.measures import lag_held, loads, moves, table_measures
 from apportion.model.plan import Answer
 from apportion.planning import checked, strategy_of
-from apportion.strategy.registry import known, of_recipe, tabled
+from apportion.strategy.registry import known, of_recipe
 from apportion.strategy.traits import traits_of
 
 REPLAY: Final = "replay"
@@ -83,28 +83,6 @@ class Outcome:
     then: Sequence[dict[str, int]] = ()
 
 
-def what_if(
-    name: str,
-    generations: Sequence[Generation],
-    present: Mapping[str, Any] | None,
-    topics: TopicEntries | None = None,
-    assignors: Iterable[str] | None = None,
-) -> list[ScenarioResult]:
-    """Every strategy on a group's history and on its present under each scenario that fits it.
-
-    generations
-        Its history; without any that a strategy can be asked about there is no replay.
-    present
-        group.json as ``group_json`` makes it; None, or no members, for a group that has none.
-    assignors
-        Recipes: names, with settings that are not their defaults; ``tabled`` ones by default.
-    Returns
-        A row for each strategy and scenario. A strategy or a scenario that fails gives rows with ``error``.
-    """
-    names = list(tabled() if assignors is None else assignors)
-    return [outcome.answer for outcome in outcomes(name, generations, present, topics, names)]
-
-
 def outcomes(
     name: str,
     generations: Sequence[Generation],
@@ -113,10 +91,20 @@ def outcomes(
     assignors: Sequence[str],
     blind: frozenset[str] = frozenset(),
 ) -> Iterator[Outcome]:
-    """The answer of ``what_if``, each row with the plan that it was measured on.
+    """Every strategy on a group's history and on its present under each scenario that fits it.
 
+    generations
+        Its history; without any that a strategy can be asked about there is no replay.
+    present
+        group.json as ``group_json`` makes it; None, or no members, for a group that has none.
+    assignors
+        Recipes: names, with settings that are not their defaults.
     blind
         Strategies known to see no lag: what they plan as it is, they plan under another lag too.
+
+    Returns
+        A row for each strategy and scenario, with the plan that it was measured on. A strategy or a scenario that fails
+        gives rows with ``error``.
     """
     yield from _replays(name, generations, topics, assignors)
     yield from _presents(present, assignors, blind)

@@ -3,7 +3,7 @@
 Most groups of a cluster are small and alike. ``structure`` tells which ones must get equal plans. The first of those is
 planned by ``outcomes`` as any group is; its rows are kept, and the order in which lags are to be summed. All other
 groups of the structure then cost a few calls of NumPy together: ``many_lags`` has the strategy that reads lags,
-``many_hashes`` the one that hashes names. The rows are those of ``what_if`` in every value: a strategy or a group that
+``many_hashes`` the one that hashes names. The rows are those of ``outcomes`` in every value: a strategy or a group that
 does not fit is planned by it.
 """
 
@@ -91,7 +91,7 @@ class SharedPlans:
     def planned(
         self, name: str, generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
     ) -> tuple[Columns, Structure | None, Template | None]:
-        """The answers of ``what_if``, as columns that do not change; the structure, and its plans if they are kept."""
+        """The answers of ``outcomes``, as columns that do not change; the structure, and its plans if they are kept."""
         is_small = sum(map(len, topics.values())) <= LARGEST
         like_structure = structure(generations, present, topics) if is_small else None
         template = self._kept.get(like_structure.key) if like_structure is not None else None

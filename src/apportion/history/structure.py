@@ -91,7 +91,7 @@ class Places:
 def structure(
     generations: Sequence[Generation], present: Mapping[str, Any] | None, topics: TopicEntries
 ) -> Structure | None:
-    """The structure of the input of ``what_if``; None if names or offsets may matter."""
+    """The structure of the input of ``outcomes``; None if names or offsets may matter."""
     ranks = _Ranks.of(generations, present)
     if ranks is None:
         return None

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from apportion.defaults import DEFAULT_EAGER, PROTOCOLS
 from apportion.history import stood_still
-from apportion.history.cause import CommitInterval
+from apportion.history.group_history import GroupHistory
 from apportion.history.records import Generation, counts_after
 from apportion.history.replay import happened, replay_steps, total
-from apportion.history.replay_totals import Past
 from apportion.history.steps import Step, TopicEntries, sizes, step, steps
 from apportion.strategy.registry import brokers
 
@@ -28,32 +27,12 @@ SESSION_MS: Final = 45_000
 LEAST_GENERATIONS: Final = 2
 
 
-class Recorded(Past, Protocol):
-    """A group's history with the topics that it was about."""
-
-    @property
-    def name(self) -> str:
-        """The group's."""
-
-    @property
-    def habits(self) -> Sequence[CommitInterval]:
-        """Commits counted between the group's records; none if they were not counted."""
-
-    @property
-    def all_topics(self) -> TopicEntries:
-        """Every known topic."""
-
-    @property
-    def topic_ids(self) -> Mapping[str, str]:
-        """Topic to its id, if it is known."""
-
-
 def replayed() -> tuple[str, ...]:
     """The broker's strategies, and with them the fairest one that moves least."""
     return (*brokers(), DEFAULT_EAGER)
 
 
-def moves(past: Recorded) -> dict[str, int] | None:
+def moves(past: GroupHistory) -> dict[str, int] | None:
     """Moves between members that stay in a group's recorded generations; None without two of them.
 
     ``recorded`` is what happened; a strategy's name is what it would have moved; ``NAME-static`` with static ids (of

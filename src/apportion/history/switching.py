@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from apportion.defaults import PROTOCOLS
+from apportion.history.group_history import GroupHistory
 from apportion.history.predicted_targets import Score
 from apportion.history.switch_advice import advice, loses, traps
-from apportion.history.switch_history import Recorded, moves
+from apportion.history.switch_history import moves
 from apportion.history.switch_measures import (
     GroupFacts,
     Switch,
@@ -30,7 +31,7 @@ from apportion.model.protocols import CONSUMER
 from apportion.planning import plan
 
 
-def switch(group: Group, facts: GroupFacts, past: Recorded | None = None, scored: Score | None = None) -> Switch:
+def switch(group: Group, facts: GroupFacts, past: GroupHistory | None = None, scored: Score | None = None) -> Switch:
     """Everything that can be said of one group with members.
 
     past

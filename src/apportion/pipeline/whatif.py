@@ -150,7 +150,7 @@ class Plans:
 
 
 def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
-    """The input of ``what_if`` for a group; of one that has a key partitions stay in columns."""
+    """The input of ``outcomes`` for a group; of one that has a key partitions stay in columns."""
     topics = batch.columns(likeness, batch.stands(at)) if likeness is not None else None
     if likeness is None or topics is None:
         return _question(batch.rows.slice(at, 1).to_pylist(maps_as_pydicts="strict")[0])
@@ -162,7 +162,7 @@ def _question_at(batch: Batch, at: int, likeness: Likeness | None) -> Question:
 
 
 def _question(row: Mapping[str, Any]) -> Question:
-    """The input of ``what_if`` for a group, from its row alone."""
+    """The input of ``outcomes`` for a group, from its row alone."""
     present = group_json_of(row) if row["readable"] and row["type"] not in OTHERS else None
     described = {topic["topic"]: topic["partitions"] for topic in row["topics"] or ()}
     return _with_past(row, present, described)

@@ -23,7 +23,6 @@ from apportion.sighting.sighting import Sighting
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistory
-    from apportion.history.replay_totals import Past
     from apportion.history.switch_measures import Switch
     from apportion.history.time_window import AllSeries, GroupTime
     from apportion.model.plan import Plan
@@ -99,7 +98,7 @@ def switch_data(switch: Switch) -> dict[str, Any]:
     }
 
 
-def of_group(judged: Judged, past: Past, names: Mapping[str, str] | None = None) -> dict[str, Any]:
+def of_group(judged: Judged, past: GroupHistory, names: Mapping[str, str] | None = None) -> dict[str, Any]:
     """One group with its history, its members called as ``history`` has it."""
     sighting = judged.sighting
     planned = [] if sighting.protocol in OTHERS else every_plan(sighting.group)
@@ -118,7 +117,7 @@ def _advice(sighting: Sighting, planned: Sequence[Plan]) -> list[str]:
     return advice(compared) if len(distinct) > 1 else []
 
 
-def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def history(remembered: GroupHistory, names: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Every rebalance with its owners under names that a person knows.
 
     names
@@ -140,7 +139,7 @@ def history(remembered: Past, names: Mapping[str, str] | None = None) -> list[di
     return rows
 
 
-def labels(remembered: Past) -> dict[str, str]:
+def labels(remembered: GroupHistory) -> dict[str, str]:
     """Identity to a person's name for the member: its client id if no other member of a generation has it too."""
     return own_names(
         [
@@ -150,7 +149,7 @@ def labels(remembered: Past) -> dict[str, str]:
     )
 
 
-def replays(remembered: Past, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def replays(remembered: GroupHistory, replays_of: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Each strategy's moves, rebalance by rebalance."""
     rows = []
     for name, moves in replays_of.items():

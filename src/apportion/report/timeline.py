@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apportion.history import cause
+from apportion.history.group_history import GroupHistory
 from apportion.history.moves import moves_between_living
 from apportion.history.rebalance_rows import Rebalance
-from apportion.history.replay_totals import Past
 from apportion.history.stood_still import standstills
 from apportion.history.time_window import AllSeries
 
@@ -20,7 +20,7 @@ MOST_SAMPLES: Final = 600
 """Samples of the lag that it draws, the newest."""
 
 
-def moments(past: Past) -> dict[int, dict[str, Any]]:
+def moments(past: GroupHistory) -> dict[int, dict[str, Any]]:
     """Of each rebalance, by the offset of its record: fields of a row of the page's history.
 
     ``at_ms``; ``duration_ms``; ``kind``; ``eager``: everybody gave up everything; ``still``: how many partitions stood
@@ -29,7 +29,7 @@ def moments(past: Past) -> dict[int, dict[str, Any]]:
     ``movers``: topic and partition of each move; ``commits``: how many came until the next record, None where commits
     are not kept.
     """
-    generations, habits = past.folded.generations, getattr(past, "habits", ())
+    generations, habits = past.folded.generations, past.habits
     stood = standstills(generations, past.rebalances, habits)
     movers = moves_between_living(generations)
     offsets, committed = sorted(movers), Counter[int]()
@@ -47,7 +47,7 @@ def moments(past: Past) -> dict[int, dict[str, Any]]:
     return rows
 
 
-def commits_in_lanes(past: Past, rows: Sequence[str]) -> list[list[int]]:
+def commits_in_lanes(past: GroupHistory, rows: Sequence[str]) -> list[list[int]]:
     """Of each drawn partition and generation: its row, how many commits, and when the first and the last came.
 
     Milliseconds after the first rebalance: a page of thousands of groups has many of them.
@@ -59,7 +59,7 @@ def commits_in_lanes(past: Past, rows: Sequence[str]) -> list[list[int]]:
     begin = past.rebalances[0].at if past.rebalances else 0
     return [
         [lanes[name], interval.n, interval.first - begin, interval.last - begin]
-        for interval in getattr(past, "habits", ())
+        for interval in past.habits
         if (name := f"{interval.topic}-{interval.partition}") in lanes and interval.first >= 0
     ]
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from apportion.assignors import Assignor
-from apportion.history.cause import CommitCadence, CommitInterval
+from apportion.history.cause import CommitCadence
 from apportion.history.commits import CommitTimes
-from apportion.history.fold import Folded, Folding
-from apportion.history.group_history import replayed, run_tasks
+from apportion.history.fold import Folding
+from apportion.history.group_history import GroupHistory, TopicMetadata
 from apportion.history.moves import Moves
 from apportion.history.rebalance_rows import Rebalance, latest
 from apportion.history.records import Generation, GenerationMember, GroupRecord
@@ -184,39 +183,10 @@ class GroupPast:
         """The newest generation's number, if its record was read; a description of a classic group has none."""
         return self.generations[-1].number if self._read and self.generations else None
 
-    def frozen(self, topic_ids: Mapping[str, str] | None = None) -> PastNow:
-        """A copy of the past, for a reader in another thread."""
-        folded = Folded(list(self.generations), None)
-        return PastNow(self.name, folded, list(self.rebalances), self.topics, topic_ids or {})
-
-
-@dataclass(frozen=True)
-class PastNow:
-    """One group's past at one moment, in the form that the report's page takes."""
-
-    name: str
-    folded: Folded
-    rebalances: list[Rebalance]
-    all_topics: TopicEntries
-    topic_ids: Mapping[str, str]
-
-    @property
-    def habits(self) -> Sequence[CommitInterval]:
-        """Commits of before are not kept."""
-        return ()
-
-    @property
-    def runs_tasks(self) -> bool:
-        """Whether it is a group of Kafka Streams, whose tasks are replayed."""
-        return run_tasks(self.folded.generations)
-
-    def replay(self, assignor: str | Assignor) -> dict[str, Any]:
-        """The JSON of ``apportion replay`` over the window.
-
-        Raises
-            BadInput: an assignor of tasks and a group of consumers, or the other way round.
-        """
-        return replayed(self.name, self.folded.generations, self.rebalances, self.all_topics, assignor)
+    def frozen(self, topic_ids: Mapping[str, str] | None = None) -> GroupHistory:
+        """A copy of the past, for a reader in another thread; commits of before are not kept."""
+        world = TopicMetadata(self.topics, topic_ids or {})
+        return GroupHistory.remembered(self.name, list(self.generations), list(self.rebalances), world)
 
 
 def _member(name: str, fields: Mapping[str, Any]) -> GenerationMember:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from apportion.history.commits import GroupCommits, commit_time, topic_names
-from apportion.history.ends_then import EndSamples
 from apportion.history.group_history import GroupHistories, GroupHistory, TopicMetadata
 from apportion.history.records import GroupRecord
 from apportion.model.build import build
 from apportion.model.protocols import OTHERS
 from apportion.sighting.sighting import Sighting
 from apportion.wire.coordinator import Commit, EpochRecord, GroupGeneration, readable
+
+if TYPE_CHECKING:
+    from apportion.sources.parquet import Check
+
+Row = Mapping[str, Any]
 
 
 def sighted(group: GroupHistory) -> Sighting:
@@ -59,7 +62,8 @@ def load_histories(path: str | Path) -> GroupHistories:
     from apportion.sources import dump_files
 
     files = dump_files.find(path)
-    return histories(_records(files.records), files.ends, files.topics, files.samples)
+    ends, topics = rows_of(files.ends, dump_files.ENDS), rows_of(files.topics, dump_files.TOPICS)
+    return histories(_records(files.records), ends, topics)
 
 
 def recorded_histories() -> GroupHistories:
@@ -74,22 +78,20 @@ def recorded_histories() -> GroupHistories:
         begin, place = first.setdefault(partition, (offset, i))
         holes = offset - begin - (i - place)
         raws.append(Raw(_body(key), _body(value), offset, at, holes))
-    return histories(raws, [RowsAtHand(tables["ends"])], [RowsAtHand(tables["topics"])])
+    return histories(raws, tables["ends"], tables["topics"])
 
 
 def _body(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
 
-def histories(
-    raws: Iterable[Raw], ends: Iterable[Source], topics: Iterable[Source], samples: Iterable[Source] = ()
-) -> GroupHistories:
+def histories(raws: Iterable[Raw], ends: Iterable[Row], topics: Iterable[Row]) -> GroupHistories:
     """All groups of records in order, with the topics that they read."""
     drafts: dict[str, GroupUnderway] = {}
     names: set[tuple[str, str]] = set()
     for raw in raws:
         _take(raw, drafts, names)
-    world = read_world(ends, topics, names, samples)
+    world = read_world(ends, topics, names)
     return GroupHistories({name: drafts[name].done(name, world) for name in sorted(drafts)}, world)
 
 
@@ -143,25 +145,12 @@ class GroupUnderway:
         return GroupHistory(name, self.events, self.commits.standing, self.commits.times.intervals(), world)
 
 
-@dataclass(frozen=True, eq=False)
-class RowsAtHand:
-    """Rows of a table that were read already."""
+def rows_of(files: Iterable[Path], columns: Mapping[str, Check]) -> Iterator[Row]:
+    """The rows of a table of the dump, ``ENDS`` or ``TOPICS`` of ``dump_files``."""
+    from apportion.sources import parquet
 
-    rows: Sequence[Mapping[str, Any]]
-
-
-Source = Path | RowsAtHand
-"""A file of a table of the dump, or its rows."""
-
-
-def _rows(source: Source, table: str) -> Sequence[Mapping[str, Any]]:
-    """The rows of a table, ``ENDS`` or ``TOPICS``."""
-    if isinstance(source, RowsAtHand):
-        return source.rows
-    from apportion.sources import dump_files, parquet
-
-    rows: list[dict[str, Any]] = parquet.read(source, getattr(dump_files, table)).to_pylist()
-    return rows
+    for file in files:
+        yield from parquet.read(file, columns).to_pylist()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,55 +200,38 @@ def _records(files: Iterable[Path]) -> Iterator[Raw]:
         yield from map(Raw, *part.to_pydict().values())
 
 
-def read_world(
-    ends: Iterable[Source], topics: Iterable[Source], names: Iterable[tuple[str, str]], samples: Iterable[Source] = ()
-) -> TopicMetadata:
+def read_world(ends: Iterable[Row], topics: Iterable[Row], names: Iterable[tuple[str, str]]) -> TopicMetadata:
     """The topics with their newest log ends, racks and ids.
 
     names
         (id, name) that commits told of, for topics that are deleted; the topics' own ids win.
-    samples
-        Files of earlier log ends, for what-ifs; they are read when one is asked for.
     """
     entries: dict[str, dict[int, dict[str, Any]]] = {}
     newest: dict[tuple[str, int], tuple[int, Any]] = {}
-    for file in ends:
-        for row in _rows(file, "ENDS"):
-            topic_partition = (row["topic"], row["partition"])
-            if None in (*topic_partition, row["at"]):
-                continue  # a sample of nobody knows what, or when
-            at, before = row["at"], newest.get(topic_partition)
-            if before is not None and before[0] > at:
-                continue
-            logs = {name: row[name] for name in ("begin", "end", "last_stable")}
-            if before is None or before[0] < at or _filled(before[1]) <= _filled(logs):
-                newest[topic_partition] = at, logs
-                entries.setdefault(row["topic"], {})[row["partition"]] = {"partition": row["partition"], **logs}
+    for row in ends:
+        topic_partition = (row["topic"], row["partition"])
+        if None in (*topic_partition, row["at"]):
+            continue  # a sample of nobody knows what, or when
+        at, before = row["at"], newest.get(topic_partition)
+        if before is not None and before[0] > at:
+            continue
+        logs = {name: row[name] for name in ("begin", "end", "last_stable")}
+        if before is None or before[0] < at or _filled(before[1]) <= _filled(logs):
+            newest[topic_partition] = at, logs
+            entries.setdefault(row["topic"], {})[row["partition"]] = {"partition": row["partition"], **logs}
     ids: dict[str, str] = {}
-    for file in topics:
-        for row in _rows(file, "TOPICS"):
-            if row["topic"] is None or row["partition"] is None:
-                continue
-            entry = entries.setdefault(row["topic"], {}).setdefault(row["partition"], {"partition": row["partition"]})
-            entry["racks"] = sorted({rack for rack in row["racks"] or () if rack})
-            if row["topic_id"]:
-                ids[row["topic"]] = max(ids.get(row["topic"], ""), row["topic_id"])
+    for row in topics:
+        if row["topic"] is None or row["partition"] is None:
+            continue
+        entry = entries.setdefault(row["topic"], {}).setdefault(row["partition"], {"partition": row["partition"]})
+        entry["racks"] = sorted({rack for rack in row["racks"] or () if rack})
+        if row["topic_id"]:
+            ids[row["topic"]] = max(ids.get(row["topic"], ""), row["topic_id"])
     known = topic_names(names, ((topic_id, topic) for topic, topic_id in ids.items()))
     ordered = {topic: [entries[topic][p] for p in sorted(entries[topic])] for topic in sorted(entries)}
-    every = list(dict.fromkeys([*ends, *samples]))
-    return TopicMetadata(ordered, ids, known, cache(partial(_samples, every)))
+    return TopicMetadata(ordered, ids, known)
 
 
 def _filled(logs: Mapping[str, int | None]) -> list[tuple[bool, int]]:
     """The order that decides which of two samples of one moment counts, in any file."""
     return [(value is not None, value or 0) for value in logs.values()]
-
-
-def _samples(files: Iterable[Source]) -> EndSamples:
-    """Every sample that says which log it is of, and of when."""
-    rows = (row for file in files for row in _rows(file, "ENDS"))
-    return EndSamples.ordered(
-        (row["topic"], row["partition"], (row["at"], row["begin"], row["end"]))
-        for row in rows
-        if None not in (row["topic"], row["partition"], row["at"])
-    )

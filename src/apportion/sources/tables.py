@@ -15,7 +15,8 @@ from apportion.history import rows
 from apportion.history.commits import GroupCommits
 from apportion.history.group_history import GroupHistories, GroupHistory
 from apportion.sources import parquet
-from apportion.sources.dump import ends_in, read_world
+from apportion.sources.dump import ends_in, read_world, rows_of
+from apportion.sources.dump_files import ENDS, TOPICS
 from apportion.sources.parquet import BIGINT, BOOLEAN, INT, LIST, TEXT, TIME
 
 _SOURCE: Final = {"source_partition": INT, "source_offset": BIGINT}
@@ -58,7 +59,8 @@ def load_histories(path: str | Path) -> GroupHistories:
         commits.setdefault(row["group"], []).append(row)
         if row["topic_id"]:
             names.add((row["topic_id"], row["topic"]))
-    world = read_world(_files(folder, "silver/ends"), _files(folder, "silver/topics"), names)
+    ends, topics = (rows_of(_files(folder, f"silver/{name}"), of) for name, of in (("ends", ENDS), ("topics", TOPICS)))
+    world = read_world(ends, topics, names)
     groups = {}
     for name in sorted({*generations, *epochs, *commits}):
         try:
