@@ -160,8 +160,12 @@ def test_trouble_comes_first_and_the_count_of_a_verdict_shows_those_groups_alone
     browser.open(written(tmp_path, groups), 1280)
     assert listed(browser) == ["c", "d", "b", "a"]
     assert browser.js("document.getElementById('name').textContent") == "c", "it is drawn first too"
-    row = browser.js("document.querySelector('#groups tbody tr:nth-child(2)').innerText").split("\t")
-    assert row[3:6] == ["60 s", "+1.5/s", "never"]
+    heads, row = (
+        browser.js(f"[...document.querySelectorAll('#groups {line} > *')].map((cell) => cell.innerText.trim())")
+        for line in ("thead tr", "tbody tr:nth-child(2)")
+    )
+    shown = dict(zip(heads, row, strict=True))
+    assert [shown[name] for name in ("Behind", "Trend", "Caught up")] == ["60 s", "+1.5/s", "never"]
     press = "[...document.querySelectorAll('#verdicts button')].find((b) => b.textContent === 'WARN 2').click()"
     browser.js(press)
     assert listed(browser) == ["d", "b"]

@@ -16,14 +16,14 @@ TROUBLE: Final = ("verdict", "behind_s", "lag")
 
 def declared() -> dict[str, Any]:
     """The list as the page gets it: its columns, the order that it begins with, and which verdict is graver."""
-    columns = [[m.field, m.label, m.words, m.letters] for m in measures.listed()]
+    columns = [[m.field, m.label, m.words, m.letters] for m in measures.listed() if m.label]
     return {"columns": columns, "trouble": list(TROUBLE), "rank": RANK}
 
 
 def row_of(judged: Judged) -> dict[str, Any]:
     """A group's row: a field a column; None is unknown, and ``catch_up_s`` None next to a trend never."""
     fields = {m.field: (m.value(judged) or "") if m.letters else m.value(judged) for m in measures.listed()}
-    return {**fields, "why": judged.why, "diagnosis": judged.diagnosis.to_dict()}
+    return {**fields, "diagnosis": judged.diagnosis.to_dict()}
 
 
 def found_by(judged: Judged, most_topics: int | None = None, most_members: int | None = None) -> dict[str, Any]:

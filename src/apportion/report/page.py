@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import html
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -14,14 +15,18 @@ from importlib.resources import files
 from typing import Any, Final
 
 from apportion.report.group_data import DRAWN
-from apportion.report.group_list import declared
+from apportion.report.group_list import TROUBLE, declared
 from apportion.report.text import printable
 from apportion.sighting import measures
+from apportion.sighting.judged import RANK
 
 PACK_ABOVE: Final = 1_000_000
 """Characters of JSON from which on the page carries it packed."""
 SCRIPTS: Final = ("base.js", "present.js", "past.js", "timeline.js", "switch.js", "live.js", "page.js")
 """One script in seven files, in this order."""
+MOST_PLAIN: Final = 200
+"""Groups in the table for a browser that runs no script, those in trouble first."""
+_PLAIN: Final = {"behind_s": "{:,.0f} s", "trend": "{:+,}/s", "catch_up_s": "in {:,.0f} s", "heaviest": "{:.0%}"}
 IN_ROW: Final = frozenset({"group", "state", "protocol", "kind", "verdict", "why", "diagnosis"})
 _GAP: Final = re.compile(r"\{\{([A-Z]+)\}\}")
 
@@ -57,6 +62,8 @@ def render(
     parts = {
         "TITLE": html.escape(printable(title)),
         "POLICY": policy(live is not None),
+        "SOURCE": html.escape(printable(source)),
+        "PLAIN": _plain([group if live is not None else group["row"] for group in groups]),
         "STYLE": _asset("page.css"),
         "TYPE": "application/gzip" if packed else "application/x-ndjson",
         "DATA": pack(payload) if packed else payload,
@@ -64,6 +71,30 @@ def render(
     }
     # All at once: a name in the data may look like one of the gaps.
     return _GAP.sub(lambda gap: parts[gap[1]], _asset("page.html"))
+
+
+def _plain(rows: Sequence[dict[str, Any]]) -> str:
+    """The list as a table of HTML with every reason, for a browser that runs no script."""
+
+    def trouble(row: dict[str, Any]) -> tuple[float, ...]:
+        return tuple(-RANK[row[f]] if f == "verdict" else math.inf if row[f] is None else -row[f] for f in TROUBLE)
+
+    first = sorted(rows, key=trouble)[:MOST_PLAIN]
+    columns = [(field, label) for field, label, *_ in declared()["columns"] if any(row[field] for row in first)]
+    cells = [[f"<th>{label}" for _, label in columns]]
+    cells += [[f"<td>{_in_html(row, field)}" for field, _ in columns] for row in first]
+    left_out = len(rows) - len(first)
+    note = f"<p>{left_out:,} more groups are not in this table.</p>" if left_out else ""
+    return "<table>" + "\n".join(f"<tr>{''.join(line)}" for line in cells) + f"</table>{note}"
+
+
+def _in_html(row: dict[str, Any], field: str) -> str:
+    value = row[field]
+    if field == "why":
+        return "<br>".join(html.escape(printable(sentence)) for sentence in value)
+    if value is None or isinstance(value, str):
+        return html.escape(printable(value or "-"))
+    return _PLAIN.get(field, "{:,}").format(value)
 
 
 def policy(live: bool = False) -> str:
@@ -105,7 +136,7 @@ def totals(groups: Sequence[dict[str, Any]]) -> list[list[Any]]:
 
 def _fields() -> list[str]:
     """The fields of a row of the list, in the order in which a packed page has them."""
-    return [*(measure.field for measure in measures.listed()), "why", "diagnosis", "topics", "who", "switch"]
+    return [*(measure.field for measure in measures.listed()), "diagnosis", "topics", "who", "switch"]
 
 
 @cache

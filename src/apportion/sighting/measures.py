@@ -49,8 +49,8 @@ class Measure:
     header
         Its column in tables and CSV, as Kafka's tools call it; "" none.
     label, row
-        Its heading in the list of groups, "" where it is not in it; its field in the list's rows where that is not its
-        name.
+        Its heading in the list of groups, "" if it is no column of it; its field in the list's rows if that is not its
+        name, or if it has no heading.
     sort
         What ``--sort`` calls it; "" nothing.
     letters
@@ -96,8 +96,8 @@ def at(level: str) -> list[Measure]:
 
 
 def listed() -> list[Measure]:
-    """The columns of the list of groups."""
-    return [measure for measure in at("group") if measure.label]
+    """The fields of a row of the list of groups."""
+    return [measure for measure in at("group") if measure.label or measure.row]
 
 
 def sorts() -> dict[str, Measure]:
@@ -255,6 +255,7 @@ MEASURES: list[Measure] = [
     Measure("verdict", "group", lambda j: j.verdict,
             "ERR: unread messages that no member reads. WARN: something is wrong.", "VERDICT", "Verdict",
             sort="verdict"),
+    Measure("why", "group", lambda j: j.why, "why it is not OK: the gravest reason", label="Why"),
     Measure("lag", "group", lambda j: j.sighting.total_lag, "messages that are still to be read", "LAG", "Lag",
             sort="lag", schema=_COUNT, prometheus=(f"{_LAG}_sum_lag",)),
     Measure("behind_s", "group", _behind_s, "how old the oldest unread message is, at least", "BEHIND-S", "Behind",
@@ -282,8 +283,8 @@ MEASURES: list[Measure] = [
             schema=_COUNT),
     Measure("rebalances", "group", _past(0), "all that are remembered", label="Rebalances"),
     Measure("moved", "group", _past(1),
-            "partitions that went from one member to another that stayed, in all these rebalances", label="Moved"),
-    Measure("needless", "group", _past(2), "moves that the fairest sharing did not need", label="Needless"),
+            "partitions that went from one member to another that stayed, in all these rebalances", row="moved"),
+    Measure("needless", "group", _past(2), "moves that the fairest sharing did not need", row="needless"),
     Measure("coordinator", "group", lambda j: j.sighting.coordinator, "the broker that coordinates the group",
             "COORDINATOR (ID)", schema=_TEXT),
     Measure("generation", "group", lambda j: j.sighting.generation, "the classic generation, or the group's epoch",

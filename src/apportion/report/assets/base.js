@@ -125,18 +125,19 @@ function table(head, rows, caption) {
     const star = value?.best ? element("span", { title: "best of this column" }, " *") : null;
     return element(tag, { class: looks || null, scope: tag === "th" ? "col" : null, title: !i && String(bare(value) ?? "").length > (narrow() ? 18 : 44) ? bare(value) : null }, ...(looks.endsWith("long") ? sentence(shown(bare(value), i)) : [shown(bare(value), i)]), star);
   };
-  const line = (cells, tag) => element("tr", {}, ...cells.map((value, i) => cell(value, i, tag)));
+  const says = head.map((_, i) => !i || !rows.length || rows.some((row) => (bare(row[i]) ?? "–") !== "–"));
+  const line = (cells, tag) => element("tr", {}, ...cells.flatMap((value, i) => says[i] ? [cell(value, i, tag)] : []));
   return goesOn(element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     element("table", {}, element("thead", {}, line(head, "th")), element("tbody", {}, ...rows.map((row) => line(row, "td"))))));
 }
 
 const drawn = new WeakMap();
 const resized = new ResizeObserver((entries) => entries.forEach((entry) => drawn.get(entry.target)?.()));
-// What it shows, the picture, its key, and the same numbers as a table for who cannot see or wants to copy.
-// draw(width) gives the picture; sentences, key, head and rows are asked again whenever something is chosen.
-function figure({ id, title, sentences, draw, head, rows, tools = [], key = () => [], wide = false }) {
+// What was found, the picture, its key, and in a fold what it shows and the same numbers as a table, to read or to copy.
+// draw(width) gives the picture; finding, sentences, key, head and rows are asked again whenever something is chosen.
+function figure({ id, title, finding = () => "", sentences, draw, head, rows, tools = [], key = () => [], wide = false }) {
   const picture = element("div", { class: "picture" }), caption = element("p"), colours = element("ul", { class: "key" });
-  const more = element("details", {}, element("summary", {}, "The numbers"));
+  const more = element("details", {}, element("summary", {}, "The numbers, and how to read this"));
   const box = element("figure", { class: wide ? "wide" : null, id: "picture-" + id, "aria-labelledby": "title-" + id },
     element("figcaption", {}, element("h3", { id: "title-" + id }, title), caption),
     tools.length ? element("p", { class: "tools" }, ...tools) : null, picture, colours, more);
@@ -150,10 +151,10 @@ function figure({ id, title, sentences, draw, head, rows, tools = [], key = () =
       if (over) picture.setAttribute(name, value); else picture.removeAttribute(name);
     }
   };
-  const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(table(head(), rows(), title)); };
+  const numbers = () => { while (more.children.length > 1) more.lastChild.remove(); if (more.open) more.append(element("p", {}, sentences()), table(head(), rows(), title)); };
   more.addEventListener("toggle", numbers);
   const tell = () => {
-    caption.replaceChildren(...sentence(sentences()));
+    caption.replaceChildren(...sentence(finding().trim()));
     colours.replaceChildren(...key().map(([label, ground, mark]) => {
       const dot = element("i", { "aria-hidden": "true" }, mark ?? ""); dot.style.background = ground;
       if (mark) dot.style.color = "#000";

@@ -26,8 +26,8 @@ function lagLines(group) {
   const seconds = Math.round((at.at(-1) - at[0]) / 1000);
   return figure({
     id: "lines", title: "Lag over the last rounds", wide: true, draw,
-    sentences: () => `How the lag of each member and each partition went in the last ${lasting(seconds)}, ${count(at.length, "look")} in all. All lines of a column have one scale, which begins at zero.`
-      + (members.length === 40 || partitions.length === 40 ? " Only the 40 with most to read are drawn." : ""),
+    finding: () => members.length === 40 || partitions.length === 40 ? "Only the 40 with most to read are drawn." : "",
+    sentences: () => `The lag of each member and each partition in the last ${lasting(seconds)}, ${count(at.length, "look")} in all. All lines of a column have one scale, which begins at zero.`,
     head: () => ["What", "Name", "Lag at first", "Least", "Most", "Now"],
     rows: () => sides().flatMap(([title, rows]) => rows.map(([label, values]) => [title === "Members" ? "member" : "partition", label, values[0], least(values), Math.max(...values.map((n) => n ?? 0)), values.at(-1)])),
   });

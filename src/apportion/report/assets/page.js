@@ -20,7 +20,8 @@ const MOST_GROUPS = 200;
 // Seconds in the largest unit that leaves a whole number.
 const lasting = (seconds) => seconds < 90 ? number(Math.round(seconds)) + " s" : seconds < 5400 ? number(Math.round(seconds / 60)) + " min" : seconds < 129600 ? number(Math.round(seconds / 3600)) + " h" : number(Math.round(seconds / 86400)) + " d";
 // With a trend the server has a pace: no end that it can name is never.
-const valueOf = (row, name) => name === "catch_up_s" && row.catch_up_s === null && row.trend !== null && row.lag ? Infinity : row[name] ?? null;
+const valueOf = (row, name) => name === "catch_up_s" && row.catch_up_s === null && row.trend !== null && row.lag ? Infinity
+  : name === "why" ? (row.verdict !== "OK" && row.why[0]) || null : row[name] ?? null;
 
 // A row for each topic and group that reads it, the one that is furthest behind first.
 function byTopic(entries, wanted) {
@@ -31,9 +32,7 @@ function byTopic(entries, wanted) {
 
 function cluster(data) {
   const { rank, trouble } = data.list;
-  // A column of which no group knows anything is left out; of a live page something may come.
-  const told = (name) => data.live || name === "group" || name === "verdict" || data.rows.some((row) => (valueOf(row, name) ?? "") !== "");
-  const columns = data.list.columns.filter(([name]) => told(name)), isText = new Set(columns.filter(([, , , text]) => text).map(([name]) => name));
+  const { columns } = data.list, isText = new Set(columns.filter(([, , , text]) => text).map(([name]) => name));
   const at = Object.fromEntries(columns.map(([name], i) => [name, i]));
   const lags = new Map(); // of a live page: each group's lag at the last rounds, oldest first
   const entryOf = (row, i) => ({
@@ -64,7 +63,8 @@ function cluster(data) {
     const cells = entry.values.map((value, c) => {
       const [name] = columns[c], written = WRITTEN[name];
       if (name === "group") return element("th", { class: "name", scope: "row" }, element("a", { href: "#group=" + encodeURIComponent(row.group), title: value }, short(value, narrow() ? 18 : 44) || "(no name)"));
-      if (name === "verdict") return element("td", { class: "verdict " + (MOOD[value] ?? ""), title: row.why.join(" ") || null }, value || "–");
+      if (name === "verdict") return element("td", { class: "verdict " + (MOOD[value] ?? "") }, value || "–");
+      if (name === "why") return element("td", { class: "why", title: row.why.join(" ") || null }, element("p", {}, value || "–"));
       if (isText.has(name)) return element("td", {}, value || "–");
       if (name === "lag" && data.live) return element("td", { class: "n line" }, line(row.group), number(value));
       return element("td", { class: "n" }, value !== null && written ? written(value) : number(value));
@@ -96,6 +96,8 @@ function cluster(data) {
     }
     const lines = all ? matches : matches.slice(0, MOST_GROUPS);
     $("groups").tBodies[0].replaceChildren(...lines.map(lineOf));
+    // A column that says nothing of the groups that are shown is hidden.
+    $("silent").textContent = columns.map(([name], i) => i && i !== c && !lines.some(({ values }) => (values[i] ?? "") !== "") ? `#groups tr > :nth-child(${i + 1}) { display: none }` : "").join("");
     $("count").textContent = `${number(matches.length)} of ${count(shown.length, "group")}` + (lines.length < matches.length ? `, the first ${MOST_GROUPS} shown` : "");
     $("all").hidden = lines.length === matches.length;
     [...$("groups").tHead.rows[0].cells].forEach((cell, i) => {
@@ -118,7 +120,7 @@ function cluster(data) {
       order = { column: i, down: order.column === i ? !order.down : !isText.has(name) };
       draw();
     });
-    $("groups").tHead.rows[0].append(element("th", { scope: "col", class: isText.has(name) || name === "verdict" ? null : "n" }, button));
+    $("groups").tHead.rows[0].append(element("th", { scope: "col", class: isText.has(name) || name === "verdict" || name === "why" ? null : "n" }, button));
   });
   goesOn($("groups").parentElement);
   $("find").addEventListener("input", draw);
@@ -134,8 +136,7 @@ function cluster(data) {
     draw();
     if (held) [...$("groups").tBodies[0].querySelectorAll("a")].find((link) => link.getAttribute("href") === held)?.focus({ preventScroll: true });
   };
-  // The first of the list that has members; where nobody has, the first.
-  const first = () => (matches.find(({ row }) => row.members) ?? matches[0])?.row;
+  const first = () => matches[0]?.row;
   return { mark, update, first };
 }
 
@@ -175,8 +176,8 @@ function overview(listed, totals = []) {
   rows.sort((a, b) => uneven(a) - uneven(b)); // those that are not to be compared stand last
   const box = figure({
     id: "totals", title: "Every group's history under each strategy", wide: true,
-    sentences: () => "How many partitions each strategy would have moved in all these histories, and how far apart the fullest and the emptiest member were at worst."
-      + (rows.some(uneven) ? " The hollow bars are not to be compared: these strategies share the work less evenly than the groups did, so moving less is no gain." : ""),
+    finding: () => rows.some(uneven) ? "The hollow bars are not to be compared: these strategies share the work less evenly than the groups did, so moving less is no gain." : "",
+    sentences: () => "How many partitions each strategy would have moved in all these histories, and how far apart the fullest and the emptiest member were at worst.",
     draw: (width) => rowsOfBars(width, rows.map(([name, , n, skew]) => [name, n, width < 460 ? `${number(n)} (${number(skew)} apart)` : `${number(n)} moved, members at most ${number(skew)} apart`]),
       "Partitions moved over the whole history, as it was and under each strategy", (i) => i ? colour(0) : "var(--then)", (i) => uneven(rows[i])),
     head: () => ["Strategy", "Groups", "Moved", "Most less fewest partitions, at worst"], rows: () => rows,
@@ -198,6 +199,10 @@ function inTime(seconds) {
   return seconds < 1 ? "now" : "in " + count(Math.round(seconds / unit), name);
 }
 
+// Pictures of what the diagnosis is about come first.
+const OF_LAG = ["lines", "lag", "times"];
+const LEADING = { rebalancing: ["time", "timeline", "handover", "owners"], nobody_reads: ["lines", "lag", "seats"], hot_partition: OF_LAG, stuck_record: OF_LAG, slow_member: OF_LAG, too_few_members: OF_LAG };
+
 function drawGroup(group) {
   const fact = (label, value, look = null) => element("li", { class: look }, label + " ", element("b", {}, value));
   const box = element("div", { class: "figures" }), figures = [], past = group.history.rebalances;
@@ -213,7 +218,8 @@ function drawGroup(group) {
   if (past.length > 1 && group.history.rows.length) figures.push(handOver(group));
   if (past.length) figures.push(inTimeline(group), rollout ? null : timeline(group));
   if (group.history.rows.length) figures.push(heatMap(group));
-  const drawn = figures.filter(Boolean), narrow = drawn.filter((f) => !f.classList.contains("wide"));
+  const leading = LEADING[group.diagnosis?.kind] ?? [], place = (f) => leading.indexOf(f.id.slice("picture-".length)) + 1 || figures.length;
+  const drawn = figures.filter(Boolean).sort((a, b) => place(a) - place(b)), narrow = drawn.filter((f) => !f.classList.contains("wide"));
   if (narrow.length % 2) narrow.at(-1).classList.add("wide"); // no hole beside the last one
   const nothing = group.members.length ? "Its members hold no partitions of topics, so there is nothing to plan."
     : past.length ? "It has no members now, so there is nothing to plan; its history is below." : "No members and no history: this group only commits, or it is empty.";
@@ -252,13 +258,13 @@ function dataOf(text) {
 
 (async () => {
   const data = dataOf(await unpacked($("data"))), began = performance.now();
-  $("title").textContent = visible(data.title);
   $("source").replaceChildren(...sentence([data.source, data.at && `page made ${data.at.slice(0, 16).replace("T", " ")} UTC`].filter(Boolean).join(" · ")));
   $("theme").addEventListener("click", () => {
     const root = document.documentElement.dataset, dark = root.theme ? root.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.theme = dark ? "light" : "dark";
   });
   let current = null, drawn = null;
+  const heading = () => { $("name").focus({ preventScroll: true }); $("name").scrollIntoView(); };
   const list = cluster(data), live = data.live ? { number: data.live.number } : null;
   const asked = () => { try { return location.hash.startsWith("#group=") ? decodeURIComponent(location.hash.slice(7)) : null; } catch { return null; } };
   const notes = (sentences) => $("notes").replaceChildren(...sentences.map((sentence) => element("li", {}, sentence)));
@@ -270,7 +276,7 @@ function dataOf(text) {
     current = row.group;
     list.mark(current);
     if (live) { drawn = null; $("group").replaceChildren(element("h2", { id: "name", tabindex: "-1" }, current || "(no name)")); follow(current); } else drawGroup(data.whole(current));
-    if (name !== null) $("name").focus();
+    if (name !== null) heading();
   };
   const single = () => { if (data.rows.length < 2) document.documentElement.dataset.single = ""; else delete document.documentElement.dataset.single; };
   const waits = () => {
@@ -291,7 +297,7 @@ function dataOf(text) {
   };
   const onGroup = (group) => {
     if (group.group !== current) return;
-    if (drawn) keepingPlace($("group"), () => drawGroup(group)); else { const on = document.activeElement === $("name"); drawGroup(group); if (on) $("name").focus(); }
+    if (drawn) keepingPlace($("group"), () => drawGroup(group)); else { const on = document.activeElement === $("name"); drawGroup(group); if (on) heading(); }
     drawn = group;
     document.documentElement.dataset.groupDrawn = group.group;
   };

@@ -42,8 +42,8 @@ function timeline(group) {
   const pick = (which) => selection("Overlay", [[-1, "none"], ...replays.map((replay, i) => [i, replay.assignor])], chosen[which], (i) => { chosen[which] = i; box.refresh(); });
   const box = figure({
     id: "timeline", title: "Rebalances", wide: true, draw, tools: replays.length ? [pick(0), pick(1)] : [],
-    sentences: () => "How many partitions each rebalance moved from a member that stayed to another. A cooperative move takes two rounds and counts in the second."
-      + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers below have all of them.` : ""),
+    finding: () => from ? `Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)}; the numbers below have all of them.` : "",
+    sentences: () => "How many partitions each rebalance moved from a member that stayed to another. A cooperative move takes two rounds and counts in the second.",
     key: () => sides().map(([name, moves, paint]) => [`${name}: ${number(sum(moves.map((n) => n ?? 0)))} in all`, paint]),
     head: () => ["Generation", "At", "Cause", "Members", "Moved", "Needless", "Kept", "Given", ...replays.map((r) => r.assignor)],
     rows: () => rebalances.map((r, g) => [r.generation, r.at, r.cause, r.members, r.moved, r.needless, r.kept, r.given, ...replays.map((replay) => replay.moves[g])]),
@@ -88,8 +88,8 @@ function heatMap(group) {
   const shownLabels = labels.slice(0, 30);
   return figure({
     id: "owners", title: "Owners over the generations", wide: true, draw,
-    sentences: () => "Each row is a partition and each column a generation. Colour and letter show the member, and a strong edge marks a move."
-      + (left_out ? ` ${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} not drawn.` : "")
+    sentences: () => "Each row is a partition and each column a generation. Colour and letter show the member, and a strong edge marks a move.",
+    finding: () => (left_out ? `${count(left_out, "partition")} that moved least ${left_out === 1 ? "is" : "are"} not drawn.` : "")
       + (from ? ` Drawn are the last ${MOST_REBALANCES} of ${number(rebalances.length)} generations; the numbers below have all of them.` : ""),
     key: () => [...shownLabels.map((label, m) => [label, colour(m), letter(m)]), ["nobody", colour(NOBODY)],
       ...(labels.length > shownLabels.length ? [[`${number(labels.length - shownLabels.length)} more`, "none"]] : [])],
@@ -141,8 +141,8 @@ function handOver(group) {
   }
   const box = figure({
     id: "handover", title: "One rebalance", draw,
-    sentences: () => "Who had the partitions before, and who has them after. A faint band stayed where it was; a strong one moved, and has the colour of its new owner."
-      + (flows(group, g).cut ? ` Only the ${MOST_SIDES} largest moves are drawn.` : "") + (left_out ? " It counts the partitions that the picture of owners shows." : ""),
+    sentences: () => "Who had the partitions before, and who has them after. A faint band stayed where it was; a strong one moved, and has the colour of its new owner.",
+    finding: () => (flows(group, g).cut ? `Only the ${MOST_SIDES} largest moves are drawn.` : "") + (left_out ? " It counts the partitions that the picture of owners shows." : ""),
     tools: [selection("Rebalance", rebalances.slice(1).map((r, i) => [i + 1, `generation ${r.generation}: ${r.cause}`]), g, (i) => { g = i; box.refresh(); })],
     head: () => ["From", "To", "Partitions"], rows: () => flows(group, g).all.map(([a, b, n]) => [name(a), name(b), n]),
   });

@@ -21,16 +21,22 @@ function strategies(group) {
     ["Kept", (p) => p.measures.kept],
     group.plans.some((p) => p.assigned < wanted) ? ["Without owner", (p) => wanted - p.assigned] : null,
     lag ? ["Heaviest lag", (p) => marked(p, "lag", p.measures.lag_max ?? null)] : null,
-    lag ? ["Lag bound", (p) => p.measures.lag_bound ?? null] : null,
     racks ? ["Across racks", (p) => marked(p, "racks", p.rack_misses)] : null,
     ["Proof", (p) => Object.entries(p.proof).map(([goal, how]) => `${goal} ${how}`).join(", ") || "–"],
   ].filter(Boolean);
   const rows = [group.now, ...group.plans].map((plan) => columns.map(([, value]) => value(plan)));
+  const bounds = lag ? whole.map((p) => p.measures.lag_bound).filter((n) => n !== undefined) : [];
+  const strategyTable = table(columns.map(([name]) => name), rows, "Strategies");
+  const same = group.plans.map((plan) => plan.owner.every((m, p) => m === group.now.owner[p])), alike = group.plans.filter((_, i) => same[i]);
+  same.forEach((is, i) => strategyTable.querySelector("tbody").rows[i + 1].classList.toggle("same", is));
   return element("figure", { class: "wide", id: "picture-strategies", "aria-labelledby": "title-strategies" },
     element("figcaption", {}, element("h3", { id: "title-strategies" }, "What each strategy would do now"),
       ...group.advice.map((sentence) => element("p", { class: "advice" }, sentence)),
-      element("p", {}, `A star marks the best of a column.${lag ? " No plan can bring the heaviest member below the lag bound." : ""} “Optimal” means proved: a plan that is better on that goal must be worse on one before it.`)),
-    table(columns.map(([name]) => name), rows, "Strategies"));
+      bounds.length ? element("p", {}, `No plan can bring the heaviest member below ${count(Math.min(...bounds), "message")}.`) : null),
+    strategyTable,
+    alike.length ? element("p", { class: "note phone" }, `As now: ${alike.map((plan) => plan.assignor).join(", ")}.`) : null,
+    element("details", {}, element("summary", {}, "How to read this"),
+      element("p", {}, "A star marks the best of a column. “Optimal” means proved: a plan that is better on that goal must be worse on one before it.")));
 }
 
 const MOST_MEMBERS = 60;
@@ -79,7 +85,8 @@ function lagBars(group) {
   const meaning = lag ? "What each member still has to read. Each piece of a bar is a partition." : "How many partitions each member holds. No lag is known, or none is left.";
   const box = figure({
     id: "lag", title: lag ? "Lag per member" : "Partitions per member", draw,
-    sentences: () => meaning + (many ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} with most are drawn.` : ""),
+    finding: () => many ? `Of ${number(group.members.length)} members the ${MOST_MEMBERS} with most are drawn.` : "",
+    sentences: () => meaning,
     key: () => [["now", colour(0)], ...(chosen >= 0 ? [[`as planned by ${group.plans[chosen].assignor}`, colour(1)]] : [])],
     tools: group.plans.length ? [selection("Planned by", group.plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],
     head: () => ["Member", "now", ...group.plans.map((plan) => plan.assignor)],
@@ -188,8 +195,8 @@ function capacities(group) {
   const members = () => group.members.map((_, m) => m).sort((a, b) => each(chosen, b) - each(chosen, a) || a - b).slice(0, MOST_MEMBERS);
   const box = figure({
     id: "capacities", title: "Load for each unit of capacity",
-    sentences: () => `Partitions for each unit of a member's capacity, ${chosen ? "as " + plans[chosen].assignor + " would plan it" : "as it is now"}. The group is balanced where all bars are equal.`
-      + (group.members.length > MOST_MEMBERS ? ` Of ${number(group.members.length)} members the ${MOST_MEMBERS} highest are drawn.` : ""),
+    finding: () => group.members.length > MOST_MEMBERS ? `Of ${number(group.members.length)} members the ${MOST_MEMBERS} highest are drawn.` : "",
+    sentences: () => `Partitions for each unit of a member's capacity, ${chosen ? "as " + plans[chosen].assignor + " would plan it" : "as it is now"}. The group is balanced if all bars are equal.`,
     draw: (width) => rowsOfBars(width, members().map((m) => [group.members[m], each(chosen, m), `${number(each(chosen, m))} (${number(held[chosen][m])} / ${number(group.capacity[m])})`]),
       "Partitions over capacity of each member", () => chosen ? colour(1) : colour(0)),
     tools: plans.length > 1 ? [selection("Loads of", plans.map((plan, i) => [i, plan.assignor]), chosen, (i) => { chosen = i; box.refresh(); })] : [],

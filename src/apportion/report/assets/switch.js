@@ -41,8 +41,8 @@ function switchShares(group) {
   }
   return figure({
     id: "switch-shares", title: "Who would have how much of each topic", draw,
-    sentences: () => "Each piece is a member, and next to each bar is the greatest share of one member. The broker's uniform assignor evens out what members hold in all, whatever the topic."
-      + (topics.length > shown.length ? ` Of ${number(topics.length)} topics the ${MOST_TOPICS} most lopsided are drawn.` : ""),
+    finding: () => topics.length > shown.length ? `Of ${number(topics.length)} topics the ${MOST_TOPICS} most lopsided are drawn.` : "",
+    sentences: () => "Each piece is a member, and next to each bar is the greatest share of one member. The broker's uniform assignor evens out what members hold in all, whatever the topic.",
     key: () => group.members.slice(0, 12).map((label, m) => [label, colour(m), letter(m)]),
     head: () => ["Topic", "Partitions", ...SIDES.map(([side]) => `most on one member, ${side}`)],
     rows: () => topics.map((t) => [group.topics[t], sizes[t], ...shares.map((of) => percent(of[t][0]?.[1] ?? 0, t))]),
@@ -53,8 +53,8 @@ function switchMoves(group) {
   const past = group.switch.history, bars = [["as it was", past.recorded], ["uniform", past["broker-uniform"]], ["range (broker)", past["broker-range"]], ["sticky", past.sticky]];
   return figure({
     id: "switch-moves", title: "Moves in its history under the broker's assignors",
-    sentences: () => `How many partitions moved in ${count(past.generations, "recorded generation")}, and how many each assignor would have moved.`
-      + (past.stopped ? ` Besides, members gave up ${count(past.stopped, "partition")} only to get the same back, as eager ones do.` : ""),
+    finding: () => past.stopped ? `Besides, members gave up ${count(past.stopped, "partition")} only to get the same back, as eager ones do.` : "",
+    sentences: () => `How many partitions moved in ${count(past.generations, "recorded generation")}, and how many each assignor would have moved.`,
     draw: (width) => rowsOfBars(width, bars.map(([name, n]) => [name, n, `${number(n)} moved`]), "Partitions moved in the recorded history: as it was, and under each assignor", (i) => i ? colour(0) : "var(--then)"),
     head: () => ["Assignor", "Moved"], rows: () => bars,
   });

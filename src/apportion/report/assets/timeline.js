@@ -176,10 +176,10 @@ function inTimeline(group) {
   };
   const box = figure({
     id: "time", title: planned ? "The rollout in time" : "The group in time", wide: true, draw, tools,
-    sentences: () => total() + ` A lane is a partition and its colour the member that reads it; red means that no member ${planned ? "reads" : "read"} it.`
+    finding: () => total() + (rows.length + group.history.left_out > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length + group.history.left_out, "partition")} are drawn.` : ""),
+    sentences: () => `A lane is a partition and its colour the member that reads it; red means that no member ${planned ? "reads" : "read"} it.`
       + (planned ? "" : " Pale red: the longest that it may have been.") + (commits.length ? " A thin line in a lane: from first commit to last." : "")
-      + (scale.cuts.length ? " // marks a shortened quiet stretch." : "")
-      + (rows.length + group.history.left_out > lanes.length ? ` ${number(lanes.length)} of ${count(rows.length + group.history.left_out, "partition")} are drawn.` : "") + (planned ? "" : " Times are UTC."),
+      + (scale.cuts.length ? " // marks a shortened quiet stretch." : "") + (planned ? "" : " Times are UTC."),
     key: () => [...labels.slice(0, 20).map((label, m) => [label, colour(m), letter(m)]), ...(labels.length > 20 ? [[`${number(labels.length - 20)} more`, "none"]] : []), [planned ? "paused" : "was paused", "var(--bad)"], ["nobody", colour(NOBODY)]],
     head: () => ["Generation", planned ? "After" : "At", "Cause", "Took", planned ? "Paused" : "Were paused", planned ? "At least" : "Each at least", planned ? "At most" : "Median at most", "Commits until the next", ...(lag.length > 1 ? ["Lag then"] : [])],
     rows: () => rebalances.map((r) => [r.generation, planned ? clock(r.at_ms) : r.at, r.cause, lasted(r.duration_ms), r.still?.[0] ?? null, lasted(r.still?.[1]), lasted(r.still?.[2]), r.commits ?? null, ...(lag.length > 1 ? [lag.findLast(([t]) => t <= r.at_ms)?.[1] ?? null] : [])]),
