@@ -67,7 +67,7 @@ bench: setup ## compare with Kafka's own assignors, franz-go and kafka-python si
 	@$(PY) -m bench
 
 chaos: setup ## members and tasks join, leave, freeze and die for a long while on a real broker
-	@APPORTION_CHAOS=long APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/clients/test_chaos_acting.py tests/broker/test_governed_cluster.py
+	@APPORTION_CHAOS=long APPORTION_THOROUGH=1 APPORTION_GOVERNED_CHAOS_S=70 $(PY) -m pytest tests/clients/test_chaos.py tests/clients/test_chaos_acting.py tests/broker/test_governed_cluster.py
 	@$(PY) -m tests.clients.freezing --runs 30
 
 plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/trouble.md
@@ -91,6 +91,7 @@ mutants: setup ## let mutmut change ROOM one place at a time, and see what its o
 
 faults: setup ## put each known fault back, one at a time, and see its test fail
 	@$(PY) -m tools.faults
+	@APPORTION_THOROUGH=1 $(PY) -m pytest -q -n 2 tests/testing/test_planted_faults.py
 
 docs: setup ## the documentation as a site in site/
 	@$(VENV)/bin/mkdocs build --strict

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.clients.groups import new_name
+from tests.support.examples import thorough
 
 from apportion.testing.broker import Broker
 from bench import hot_partitions, member_death, rolling_deploy
@@ -14,7 +15,9 @@ from bench.page_table import put_table
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", ["kafka-python: cooperative-sticky", "GroupConsumer", "KIP-848", "aiokafka: sticky"])
+@pytest.mark.parametrize(
+    "name", ["GroupConsumer", *map(thorough, ("kafka-python: cooperative-sticky", "KIP-848", "aiokafka: sticky"))]
+)
 def test_a_deploy_of_three_members_moves_what_was_foretold(broker: Broker, name: str) -> None:
     way, topic = next(way for way in rolling_deploy.ways() if name in way.name), new_name("deploy")
     broker.create_topic(topic, 6)
@@ -32,7 +35,7 @@ def test_a_group_with_a_feed_is_looked_at(broker: Broker) -> None:
     assert max(result.lag) > 0
 
 
-@pytest.mark.parametrize("standbys", [0, 1])
+@pytest.mark.parametrize("standbys", [thorough(0), 1])
 def test_tasks_of_a_process_that_died_work_again(standbys: int, tmp_path: Path) -> None:
     row = member_death.run("words at_least_once", standbys, 1, tmp_path)
     assert row.startswith(f"| TaskRunner | {standbys} | 1 MB |")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.support import java_artifacts
+from tests.support.examples import thorough
 
 from apportion.governing.governor import CLASS
 from apportion.sources.cluster import Cluster, connect
@@ -19,11 +20,15 @@ from apportion.testing.plugin import needs_java
 
 Json = dict[str, Any]
 Ask = Callable[..., list[Json]]
+LIVE = (*map(thorough, jars.KAFKA[:-1]), jars.KAFKA[-1])
+"""Releases whose brokers the class is tried in: the newest. Beside each release ``governed`` asks the class itself."""
 WITH_CLASS = {
     "group.consumer.assignors": f"uniform,range,{CLASS}",
     "group.consumer.assignment.interval.ms": "100",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "10000",  # members of a busy machine are not to be expelled
 }
+SESSION_S = 10.0
+"""Until a member that was killed is missed."""
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +58,7 @@ def governed(request: pytest.FixtureRequest, broker_jar: Path, tmp_path_factory:
     return ask
 
 
-@pytest.fixture(scope="session", params=jars.KAFKA)
+@pytest.fixture(scope="session", params=LIVE)
 def governed_broker(request: pytest.FixtureRequest, broker_jar: Path) -> Iterator[Broker]:
     """A broker with the class beside Kafka's own assignors; topics a and b of 12 partitions."""
     with Broker(version=request.param, class_path=[broker_jar], properties=WITH_CLASS) as broker:

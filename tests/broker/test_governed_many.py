@@ -21,7 +21,8 @@ from .members import RawMember, until
 from .test_governed_rows import KEY, PACE, Command, carrying
 from .test_governed_sharing import PATIENCE_S, RULES, SESSION_MS, UNIFORM, Scene, nothing_moved
 
-pytestmark = pytest.mark.broker
+# One group at a time goes through this in test_governed_rows.py, three governors in test_governed_sharing.py.
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]
 
 GROUPS = [f"share-{n:02d}" for n in range(24)]
 THIEF, TWIN, REPLAYED, EXPRESSION, BEHIND, RELEASED, REFUSED = GROUPS[:7]

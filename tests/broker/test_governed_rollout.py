@@ -17,10 +17,9 @@ from apportion.governing.governor import CLASS
 from apportion.governing.rules_file import FactRule, GroupRule
 from apportion.sources import live
 from apportion.sources.cluster import Cluster, connect
-from apportion.testing import jars
 from apportion.testing.broker import Broker, BrokerCluster
 
-from .conftest import WITH_CLASS
+from .conftest import LIVE, WITH_CLASS
 from .members import Governor, Member, Running, until
 
 pytestmark = pytest.mark.broker
@@ -62,7 +61,7 @@ def renamed(cluster: BrokerCluster, group: str, members: list[Member], **named: 
     return members
 
 
-@pytest.mark.parametrize("version", jars.KAFKA)
+@pytest.mark.parametrize("version", LIVE)
 def test_the_class_is_rolled_out_to_three_brokers_and_rolled_back(broker_jar: Path, version: str) -> None:
     """In the page's order: class, check, members, governor; brokers restarted under it; and the same way back."""
     group = new_name("rollout")
@@ -101,7 +100,7 @@ def test_the_class_is_rolled_out_to_three_brokers_and_rolled_back(broker_jar: Pa
             member.close()
 
 
-@pytest.fixture(scope="module", params=jars.KAFKA)
+@pytest.fixture(scope="module", params=LIVE)
 def standing_first(request: pytest.FixtureRequest, broker_jar: Path) -> Iterator[Broker]:
     """A broker where the class is the first of the list: the default of groups that name none."""
     settings = {**WITH_CLASS, "group.consumer.assignors": FIRST}

@@ -19,12 +19,11 @@ from tests.support.sighted import raw
 
 from apportion.sources import live
 from apportion.sources.cluster import Cluster, connect
-from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.wire import plan_text
 from apportion.wire.plan_text import RELEASE, GovernedPlan, MemberKey
 
-from .conftest import WITH_CLASS
+from .conftest import LIVE, SESSION_S, WITH_CLASS
 from .members import Member, RawMember, new_group, until
 
 pytestmark = pytest.mark.broker
@@ -44,7 +43,7 @@ client_id = "m-p(\\\\d+)"
 """
 
 
-@pytest.fixture(scope="module", params=jars.KAFKA)
+@pytest.fixture(scope="module", params=LIVE)
 def plain(request: pytest.FixtureRequest, broker_jar: Path) -> Iterator[Broker]:
     """A broker that goes by instance ids."""
     with Broker(version=request.param, class_path=[broker_jar], properties=PACE) as broker:
@@ -52,7 +51,7 @@ def plain(request: pytest.FixtureRequest, broker_jar: Path) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.fixture(scope="module", params=jars.KAFKA)
+@pytest.fixture(scope="module", params=LIVE)
 def keyed(
     request: pytest.FixtureRequest, broker_jar: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Broker]:
@@ -193,7 +192,7 @@ def test_a_group_of_somebody_else_with_our_member_ids_changes_nothing_here(two: 
     assert sorted(map(len, (one.given for one in members))) == [0, 12], "there the plan is followed"
     assert two.stays(12, 0)
     two.command.end(signal.SIGKILL)
-    time.sleep(8)  # longer than the session of six seconds
+    time.sleep(SESSION_S + 2)  # the session of the dead is over
     assert two.stays(12, 0), "by the plan that the brokers remember"
     two.command = two.govern()
     two.first.close()
@@ -223,15 +222,15 @@ def test_the_next_governors_clock_is_an_hour_behind_and_its_plan_is_followed_at_
     two.first.close()
     assert until(lambda: two.held == (0, 12))
     two.first = Member(two.broker, two.name, "m-p10", [TOPIC])
-    assert until(lambda: two.held == (12, 0), 15), "preempted by a plan that is younger"
+    assert until(lambda: two.held == (12, 0)), "preempted by a plan that is younger"
 
 
 def test_a_plan_holds_after_the_broker_restarted_and_its_governor_died_though_nothing_changed(two: Two) -> None:
     two.broker.restart()
     assert until(lambda: two.held == (12, 0))
-    time.sleep(12)  # two sessions of six seconds: whoever was lost with the broker is expelled
+    time.sleep(SESSION_S + 2)  # whoever was lost with the broker is expelled
     two.command.end(signal.SIGKILL)
-    time.sleep(8)  # longer than the session of six seconds
+    time.sleep(SESSION_S + 2)  # the session of the dead is over
     assert two.held == (12, 0)
     assert two.stays(12, 0), "the class has heard the plan since the restart"
 

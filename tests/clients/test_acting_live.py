@@ -31,6 +31,7 @@ CONFIG: dict[str, Any] = {
     "own_log_level": "DEBUG",
 }
 STRATEGY = "cooperative-lag-aware"
+REST_S = 4.0
 
 
 class Steady:
@@ -73,7 +74,7 @@ def count(member: PythonMember | JavaMember) -> int:
     return sum(map(len, owned(member).values()))
 
 
-@pytest.mark.parametrize("client", ["kafka-python", "aiokafka", thorough("confluent")])
+@pytest.mark.parametrize("client", ["kafka-python", *map(thorough, ("aiokafka", "confluent"))])
 def test_a_slow_member_is_relieved_and_nobody_joins(broker: Broker, busy: str, client: str, tmp_path: Path):
     """It reads some 60 messages a second of 120; a fast one of the same client leads, a Java member follows."""
     with Members(broker, new_name("acting"), [busy], tmp_path) as group:
@@ -104,12 +105,13 @@ def test_under_a_java_leader_nothing_acts_and_the_log_says_so_once(broker: Broke
     with Members(broker, new_name("led-by-java"), [busy], tmp_path) as group:
         java = group.java(STRATEGY, commit_ms=200)
         settle([java], {busy: PARTITIONS}, calm_s=0.2)
-        slow = group.python("kafka-python", STRATEGY, **CONFIG, poll_records=30, pause_ms=450)
+        soon = {**CONFIG, "acting": {**ACTING, "hold_s": 1.0, "rest_s": REST_S}}
+        slow = group.python("kafka-python", STRATEGY, **soon, poll_records=30, pause_ms=450)
         settle([java, slow], {busy: PARTITIONS}, calm_s=0.2)
         generation = slow.generation
-        time.sleep(2 * ACTING["rest_s"])
+        time.sleep(2 * REST_S)
         assert slow.generation == generation, "nobody asked for a rebalance"
-        third = group.python("kafka-python", STRATEGY, **CONFIG)
+        third = group.python("kafka-python", STRATEGY, **soon)
         settle([java, slow, third], {busy: PARTITIONS}, calm_s=0.2)
         for member in (slow, third):
             assert not member.of("planned"), "Java leads"

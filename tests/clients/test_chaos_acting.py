@@ -20,7 +20,7 @@ from .chaos import SESSION_MS, Arena
 from .judge import Life, backwards, two_owners, unread
 from .script import Event, Script
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]  # for make chaos: test_chaos.py has the short run
 GROUP = "cooperative-lag-aware"
 ACTING = {"gain": 0.1, "hold_s": 1.0, "rest_s": 5.0, "horizon_s": 1.0}
 FOLLOWERS = ("java", "confluent", "aiokafka")

@@ -15,6 +15,7 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 from kafka.structs import OffsetAndMetadata
 from tests.support.examples import thorough
+from tests.support.pauses import Pauses
 
 from apportion.clients.confluent import GroupConsumer
 from apportion.clients.kafka_python import assignor
@@ -180,7 +181,7 @@ def test_partitions_paused_with_records_in_hand_are_read_to_their_end_once_resum
         member.consumer.pause(TopicPartition(topic, 1 - first))
         assert not of_these()
         member.consumer.resume(*member.consumer.assignment())
-        until(lambda: of_these() is not None and read == {0: count, 1: count}, 30)
+        until(lambda: of_these() is not None and read == {0: count, 1: count})
     finally:
         member.consumer.close()
 
@@ -200,10 +201,11 @@ def test_close_takes_some_seconds_though_another_member_keeps_the_join_waiting(b
         with polled(waiting, newcomer):  # the busy one does not poll: it holds up the join
             coordinator = (waiting.consumer._member if waiting.grouped else waiting.consumer)._coordinator
             until(coordinator.rebalance_in_progress)
-        began = time.monotonic()
-        waiting.consumer.commit()
-        waiting.consumer.close()
-        assert time.monotonic() - began < 5
+        with Pauses() as pauses:
+            began = time.monotonic()
+            waiting.consumer.commit()
+            waiting.consumer.close()
+        assert time.monotonic() - began < 5 + pauses.allowance_s
         with broker.admin() as admin:
             members = admin.describe_groups([group])[group]["members"]
         assert len(members) == 2
@@ -234,7 +236,7 @@ def test_a_member_reads_on_and_commits_while_its_join_waits_for_another(broker: 
                 read.extend(reader.poll())
                 return len(read) == 50
 
-            until(all_read, 10)
+            until(all_read)
             reader.poll()  # of a GroupConsumer, what the last call gave counts as done now
             reader.consumer.commit()
             assert coordinator.rebalance_in_progress(), "the join still waits"
@@ -253,20 +255,20 @@ def committed(broker: Broker, group: str) -> dict[int, int]:
 
 @pytest.mark.parametrize("strategy", [thorough(KAFKA_PYTHON[0]), KAFKA_PYTHON[1]])
 def test_a_rebalance_that_follows_another_is_heard_before_the_next_heartbeat(broker: Broker, strategy: str) -> None:
-    """A newcomer waits for a heartbeat of each other member, here 12 s; two rounds of them in a cooperative group."""
+    """A newcomer waits for a heartbeat of each other member, here 40 s; two rounds of them in a cooperative group."""
     topic, group = new_name("beats"), new_name("beats")
     broker.create_topic(topic, 6)
-    members = [Member(broker, strategy, topic, group, heartbeat_ms=12_000)]
+    members = [Member(broker, strategy, topic, group, heartbeat_ms=40_000)]
     try:
         for _ in range(2):
             until(
                 lambda: members[0].poll() or (sum(map(Member.owned, members)) == 6 and all(map(Member.owned, members)))
             )
-            members.append(Member(broker, strategy, topic, group, heartbeat_ms=12_000))
+            members.append(Member(broker, strategy, topic, group, heartbeat_ms=40_000))
             began = time.monotonic()
             with polled(*members):
                 until(lambda: sorted(map(Member.owned, members)) == [6 // len(members)] * len(members))
-            assert time.monotonic() - began < 9
+            assert time.monotonic() - began < 30
     finally:
         for member in members:
             member.consumer.close()

@@ -15,6 +15,7 @@ from kafka.consumer.subscription_state import TopicPartitionState
 from kafka.errors import CommitFailedError
 from kafka.structs import TopicPartition as Part
 from tests.serve.running import until
+from tests.support.examples import thorough
 
 from apportion.clients.confluent import GroupConsumer
 from apportion.clients.confluent import consumer as confluent
@@ -46,7 +47,7 @@ def write(broker: Broker, topic: str) -> None:
     producer.flush()
 
 
-@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky", "range"])
+@pytest.mark.parametrize("strategy", [*map(thorough, ("sticky", "range")), "cooperative-sticky"])
 def test_it_shares_a_group_with_java_and_loses_nothing(broker: Broker, topic: str, strategy: str, tmp_path: Path):
     """One joins, one leaves, all in order: every record is read once, and every offset is committed."""
     with Members(broker, new_name("fetched"), [topic], tmp_path) as group:
@@ -126,7 +127,7 @@ def test_commit_waits_and_poll_counts_as_done_what_it_gave_out(broker: Broker, t
     assert first == left
 
 
-@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["sticky", thorough("cooperative-sticky")])
 def test_what_was_fetched_ahead_of_poll_goes_to_the_new_owner(broker: Broker, topic: str, strategy: str):
     """One joins while the other polls one message at a time: what poll had in store of a lost partition is dropped."""
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": new_name("ahead"), "auto.offset.reset": "earliest"}
@@ -338,7 +339,7 @@ def test_a_setting_that_would_not_be_followed_is_refused_at_once_with_what_to_wr
         GroupConsumer({"group.id": "g", **settings}, ["t"])
     assert found in str(refused.value)
     assert needed in str(refused.value)
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 10, "it looked for brokers"
     assert set(threading.enumerate()) <= before
 
 

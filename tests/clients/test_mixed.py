@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 import pytest
+from tests.support.examples import thorough
 from tests.support.member import PythonMember
 from tests.support.sighted import raw
 
@@ -39,8 +40,15 @@ def kafka(jars: str):
         yield assignors
 
 
-@pytest.mark.parametrize("client", PYTHON)
-@pytest.mark.parametrize("leader", ["java", "python"])
+@pytest.mark.parametrize(
+    ("client", "leader"),
+    [
+        ("kafka-python", "python"),
+        ("aiokafka", "java"),
+        thorough("aiokafka", "python"),
+        thorough("kafka-python", "java"),
+    ],
+)
 def test_a_mixed_group_settles_on_the_leaders_plan(
     broker: Broker, topic: str, kafka: JavaAssignors, client: str, leader: str, tmp_path: Path
 ):

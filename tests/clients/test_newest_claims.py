@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.clients.joining import JoiningMember, assign
+from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
 from apportion.assignors import find
@@ -96,7 +97,7 @@ def test_nobody_waits_for_a_member_that_has_let_go_already() -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("leader", ["kafka-python", "java"])
+@pytest.mark.parametrize("leader", ["kafka-python", thorough("java")])
 def test_a_member_that_wakes_with_old_claims_takes_nothing_that_others_may_keep(
     broker: Broker, leader: str, tmp_path: Path
 ) -> None:

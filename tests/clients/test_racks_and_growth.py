@@ -30,7 +30,7 @@ def move(cluster: BrokerCluster, topic: str, brokers: list[int]) -> None:
         admin.alter_partition_reassignments({TopicPartition(topic, p): [node] for p, node in enumerate(brokers)})
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [CLIENTS[0], thorough(CLIENTS[1])])
 def test_readers_follow_replicas_that_move_to_another_rack(cluster: BrokerCluster, client: str, tmp_path: Path):
     """Four partitions, two in each rack: everybody reads at home, before and after they change places."""
     topic = new_name("racks")
@@ -52,7 +52,7 @@ def wait_for(members: list, topic: str, wanted: list[list[int]]) -> None:
     raise AssertionError([owned(member) for member in members])
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [CLIENTS[0], thorough(CLIENTS[1])])
 def test_new_partitions_find_owners_by_themselves(broker: Broker, client: str, tmp_path: Path):
     topic = new_name("grows")
     broker.create_topic(topic, 2)

@@ -45,7 +45,7 @@ def numbers(member: PythonMember, *topics: str) -> set[int]:
 
 
 @pytest.mark.parametrize("client", ["kafka-python", thorough("aiokafka")])
-@pytest.mark.parametrize("preempt", [True, False])
+@pytest.mark.parametrize("preempt", [thorough(True), False])  # both in examples/failover
 def test_a_standby_takes_over_within_the_session(broker: Broker, client: str, preempt: bool, tmp_path: Path):
     """kill -9 the active member: the next takes all within the session time-out; back, it preempts or waits, as set."""
     topic = new_name("failover")
@@ -70,7 +70,7 @@ def test_a_standby_takes_over_within_the_session(broker: Broker, client: str, pr
         assert standby.generation == before + 1, "the one rebalance that the broker calls when the session is over"
         # The broker waits the session out, then at most a heartbeat until the others hear of it: it waits for nobody's
         # rebalance time-out, which is five minutes.
-        assert took < 20, took
+        assert took < 60, took
         back = member(10)
         settle([back, standby, last], {topic: 3})
         assert owned(back if preempt else standby) == everything

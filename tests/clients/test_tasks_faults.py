@@ -334,8 +334,7 @@ def test_tasks_whose_broker_dies_wait_by_themselves_and_the_coordinator_moves(
         healthy = set(range(4)) - ill
         assert ill
         assert healthy
-        # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
-        a = one.start("a", session_timeout_ms=10_000)
+        a = one.start("a")
         one.until("all run", lambda: len(a.active) == 4)
         one.write(40)
         one.until("40 are stored", lambda: len(one.stored()) == 40)
@@ -350,8 +349,7 @@ def test_tasks_whose_broker_dies_wait_by_themselves_and_the_coordinator_moves(
         assert a._consumer._coordinator.coordinator_id == "coordinator-1"
         assert f"late-{min(healthy)}" in one.stored()
         one.until("the log names what waits", lambda: f"task 0_{min(ill)} waits for it" in caplog.text)
-        # The coordinator moves to another broker meanwhile, and nobody is to be expelled for that.
-        b = one.start("b", session_timeout_ms=10_000)
+        b = one.start("b")
         one.until(
             "a newcomer copies what has a leader",
             lambda: any(task.partition in healthy and not b.lag.get(task) for task in b.standby + b.active),

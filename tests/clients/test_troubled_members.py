@@ -24,7 +24,7 @@ from apportion.clients import aio_kafka, kafka_python
 from apportion.clients.confluent import GroupConsumer
 from apportion.testing.broker import Broker, BrokerCluster
 
-from .groups import new_name
+from .groups import SESSION_MS, new_name
 from .test_group_consumer import committed, note, settings, until, write
 
 pytestmark = pytest.mark.broker
@@ -56,7 +56,7 @@ class Reader(PolledReader):
             "bootstrap_servers": self.broker.bootstrap.split(","),
             "group_id": self.group,
             "group_instance_id": instance,
-            "session_timeout_ms": self.more.get("session_ms", 6000),
+            "session_timeout_ms": self.more.get("session_ms", SESSION_MS),
             "heartbeat_interval_ms": 300,
             "metadata_max_age_ms": 1000,
             "auto_offset_reset": "earliest",
@@ -165,7 +165,7 @@ class Refuses(ConsumerRebalanceListener):  # type: ignore[misc]
         raise ZeroDivisionError("assigned")
 
 
-@pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
+@pytest.mark.parametrize("strategy", ["sticky", thorough("cooperative-sticky")])
 def test_a_listener_that_always_raises_keeps_no_newcomer_out(broker: Broker, strategy: str):
     """Its errors come out of ``poll``, each once, and the member joins all the same, as Java's client does."""
     topic, group = new_name("raises"), new_name("raises")

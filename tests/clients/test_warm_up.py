@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from tests.support.examples import thorough
 
 from apportion.assignors import find
 from apportion.clients.confluent import GroupConsumer
@@ -121,7 +122,7 @@ def slow(*_: object) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("how", ["warm", "plain"])
+@pytest.mark.parametrize("how", ["warm", thorough("plain")])
 def test_a_partition_is_read_while_its_new_owner_gets_ready(broker: Broker, how: str):
     """With five seconds of work the partition that moves stands still for as long, or its owner reads on to the end."""
     WORKED.clear()

@@ -46,6 +46,7 @@ def test_words_are_counted_exactly_through_kill_9_and_a_standby_saves_the_restor
     assert restored["1"] < restored["0"] / 5, "with one the tail at most"
 
 
+@pytest.mark.thorough  # the audit lets the same join run
 def test_ads_are_joined_without_a_row_missing_while_members_die_join_and_leave() -> None:
     said = run_readme("ads_join")
     assert re.search(r"1073 joined rows of 1073: 0 missing, 0 duplicate, 0 wrong", said)

@@ -151,7 +151,7 @@ def test_without_a_script_there_is_a_table_of_the_groups_with_every_reason(brows
     browser.call("Emulation.setScriptExecutionDisabled", value=True)
     try:
         browser.call("Page.navigate", url=path.as_uri())
-        sleep(1)
+        sleep(1)  # the page draws what it was told
         nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
     finally:
         browser.call("Emulation.setScriptExecutionDisabled", value=False)

@@ -233,7 +233,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("source", ["python", "connector"])
+@pytest.mark.parametrize("source", ["connector", thorough("python")])
 def test_no_password_is_printed_though_everything_is(
     kafka: Broker, certificates: Path, tmp_path: Path, source: str
 ) -> None:
@@ -467,7 +467,11 @@ def test_a_capture_into_an_object_store_that_is_killed_goes_on_where_it_was(spar
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    # Ctrl-C ends ``pipeline run`` in test_run.py.
+    ("number", "code"),
+    [thorough(signal.SIGINT, 130), (signal.SIGTERM, 143)],
+)
 def test_a_signal_ends_a_service_quietly_and_the_next_run_goes_on(
     kafka: Broker, spark: Any, tmp_path: Path, number: int, code: int
 ) -> None:

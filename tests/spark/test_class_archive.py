@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.examples import thorough
 
 SESSION = """
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_the_session_after_the_first_maps_the_archive_and_leaves_nothing_else(ca
     assert [path.suffix for path in (cache / "apportion" / "classes").iterdir()] == [".jsa"]
 
 
-@pytest.mark.parametrize("spoil", ["cut", "overwritten", "empty"])
+@pytest.mark.parametrize("spoil", ["cut", *map(thorough, ("overwritten", "empty"))])
 def test_a_spoilt_archive_is_passed_over(cache: Path, tmp_path: Path, spoil: str) -> None:
     (whole,) = cache.glob("apportion/classes/*.jsa")
     spoilt = tmp_path / "apportion" / "classes" / whole.name

@@ -132,13 +132,8 @@ def test_workers_that_share_nothing_make_the_same_rows_though_one_is_killed(
     assert published(here, s3, "by-cluster") == expected
 
 
-@pytest.mark.parametrize(
-    "stage",
-    [
-        "making gold/lag",
-        *(pytest.param(stage, marks=pytest.mark.thorough) for stage in ("decoding records", "to plan")),
-    ],
-)
+@pytest.mark.thorough  # test_capture.py kills the JVM of a capture, test_killed.py the driver of a build
+@pytest.mark.parametrize("stage", ["making gold/lag", "decoding records", "to plan"])
 def test_a_jvm_that_is_killed_is_told_and_the_next_build_is_right(
     here: Any, s3: S3Server, expected: dict[str, list[str]], half_built: str, stage: str
 ) -> None:

@@ -72,7 +72,8 @@ def fill(broker: Broker) -> None:
 
 def play(broker: Broker) -> dict[str, list[JavaMember]]:
     """Members that come, commit, leave and stay."""
-    quick = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
+    # Nobody waits for these sessions.
+    quick = {"session.timeout.ms": 20_000, "heartbeat.interval.ms": 300}
     a = JavaMember(broker.bootstrap, "gold-range", [TOPIC], {**quick, "client.id": "a"}, strategy="range", read=False)
     holds(6, a)
     b = JavaMember(broker.bootstrap, "gold-range", [TOPIC], {**quick, "client.id": "b"}, strategy="range", read=False)

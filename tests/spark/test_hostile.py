@@ -51,7 +51,7 @@ def sentence(done: subprocess.CompletedProcess[str]) -> str:
     ("moment", "number", "code"),
     [
         thorough("decoding records", signal.SIGINT, 130),
-        ("making rows of groups", signal.SIGINT, 130),
+        thorough("making rows of groups", signal.SIGINT, 130),
         ("making rows of groups", signal.SIGTERM, 143),
     ],
 )

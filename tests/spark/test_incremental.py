@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def test_each_round_does_what_is_new_and_gives_the_rows_of_all(spark: Any, tmp_p
     """New records; log ends alone, after which who is silent is not planned; ends that went back and are gone."""
     growing = Growing(traps.write(tmp_path / "traps"), tmp_path / "dump", 5)
     growing.grow(0.6)
-    out = tmp_path / "out"
+    out = tmp_path / "out [1] {a,b} * 100%"  # a name that Spark, and people, could take for a pattern
     first = job.build(growing.folder, out, spark=spark, **SETTINGS)
     assert first.whole == "there were none yet"
 
@@ -138,6 +139,11 @@ def test_what_somebody_did_to_a_builds_files_makes_everything_anew(spark: Any, t
     assert job.build(growing.folder, out, spark=spark, **SETTINGS).whole == reason
     same(out, growing.folder)
     assert job.build(growing.folder, out, spark=spark, assignors=["range"]).whole == "the settings changed"
+    shutil.rmtree(out / "gold/epochs")
+    (out / build.BUILD).write_text('{"version": "0.0.9, 1", "seen": {}}')
+    older = job.build(growing.folder, out, spark=spark, **SETTINGS)
+    assert older.whole == f"another version made them: 0.0.9, 1, this is {build.version()}"
+    same(out, growing.folder)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -262,32 +268,48 @@ class Enough(Exception):
     """The test has seen what it wanted."""
 
 
-def test_run_builds_what_each_round_brings_and_outlives_its_broker(spark: Any, tmp_path: Path) -> None:
+def test_run_builds_what_each_round_brings_stops_if_a_file_is_lost_and_outlives_its_broker(
+    spark: Any, tmp_path: Path
+) -> None:
+    """A lost file is named before a table is touched: a round that went on would delete history."""
     from tests.spark.test_capture import commit, wait_for_quiet
 
     from apportion.testing.broker import Broker
 
-    lines: list[str] = []
+    dump, tables = tmp_path / "dump", tmp_path / "tables"
 
     def progress(line: str) -> None:
-        lines.append(line)
         if "trying again" in line:
             raise Enough
 
     with Broker() as kafka:
+
+        def rounds() -> Iterator[Any]:
+            return job.run(
+                kafka.bootstrap, dump, tables, interval_s=0, source="python", assignors=["range"], spark=spark,
+                progress=progress,
+            )  # fmt: skip
+
         kafka.create_topic("t", 3)
         commit(kafka, "one", 5)
-        rounds = job.run(
-            kafka.bootstrap, tmp_path / "dump", tmp_path / "tables", interval_s=0, source="python",
-            assignors=["range"], spark=spark, progress=progress,
-        )  # fmt: skip
-        assert next(rounds).whole == "there were none yet"
+        running = rounds()
+        assert next(running).whole == "there were none yet"
         commit(kafka, "two", 5)
         wait_for_quiet(kafka)
-        second = next(rounds)
+        second = next(running)
         assert second.whole == ""
         assert second.new_records >= 5
         assert "gold/commits" in second.written
-        assert {row["group"] for row in pq.read_table(tmp_path / "tables/gold/groups").to_pylist()} >= {"one", "two"}
+        assert {row["group"] for row in pq.read_table(tables / "gold/groups").to_pylist()} >= {"one", "two"}
+        file = max((dump / "records").glob("*.parquet"), key=lambda part: part.stat().st_size)
+        before = rows_of(tables / "silver/commits")
+        file.rename(tmp_path / file.name)
+        commit(kafka, "three", 5)
+        with pytest.raises(BadInput, match=f"records/{file.name}; needed .*--full"):
+            next(running)
+        assert rows_of(tables / "silver/commits") == before
+        (tmp_path / file.name).rename(file)
+        running = rounds()
+        assert next(running).new_records >= 5
     with pytest.raises(Enough):
-        next(rounds)
+        next(running)

@@ -23,7 +23,7 @@ from tests.support.examples import thorough
 from tests.support.s3 import S3Server
 
 from apportion.errors import BadInput, Unavailable
-from apportion.spark import build, job, lake, lock, packages, schemas, statuses, stores
+from apportion.spark import job, lake, lock, packages, schemas, statuses, stores
 from apportion.spark.folder import check_form
 from apportion.spark.location import form_of, locate
 from apportion.spark.session import holds_delta
@@ -120,7 +120,8 @@ PLACES: dict[str, Callable[[Any, Path], AbstractContextManager[Place]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["folder", *map(thorough, ("delta", "s3")), "catalog"])
+# A folder goes through the same rounds in test_incremental.py.
+@pytest.mark.parametrize("kind", [*map(thorough, ("folder", "delta", "s3")), "catalog"])
 def test_every_place_has_the_same_rows(
     kind: str, spark: Any, halves: tuple[Path, Path], expected: tuple[Rows, Rows], tmp_path: Path
 ) -> None:
@@ -202,19 +203,3 @@ def test_plain_tables_are_not_written_over_those_of_delta(tmp_path: Path) -> Non
     check_form(tmp_path, "delta")
     with pytest.raises(BadInput, match="found Delta tables; needed --format delta"):
         check_form(tmp_path, "parquet")
-
-
-def test_tables_of_an_older_version_are_made_anew_without_being_asked(
-    spark: Any, halves: tuple[Path, Path], expected: tuple[Rows, Rows], tmp_path: Path
-) -> None:
-    """Whatever its build.json holds: the build says why it begins again, and all is there."""
-    out = tmp_path / "out"
-    job.build(halves[0], out, spark=spark, **SETTINGS)
-    shutil.rmtree(out / "gold/epochs")
-    (out / build.BUILD).write_text('{"version": "0.0.9, 1", "seen": {}}')
-    lines: list[str] = []
-    built = job.build(halves[0], out, spark=spark, progress=lines.append, **SETTINGS)
-    assert built.whole == f"another version made them: 0.0.9, 1, this is {build.version()}"
-    assert f"rebuilding everything: {built.whole}" in lines
-    for name in TABLES:
-        assert rows_of(out / name) == expected[0][name], name

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.spark.conftest import rows_of
-from tests.spark.stores import rows_in, store
+from tests.spark.stores import reach, rows_in, store
 from tests.spark.test_capture import commit, wait_for_quiet
 from tests.support.s3 import S3Server
 
-from apportion.spark import packages
+from apportion.spark import job, packages
 from apportion.tables.schemas import TABLES
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
@@ -23,7 +24,7 @@ from apportion.testing.plugin import needs_java
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(900)]
 
 
-def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
+def test_run_keeps_a_lake_on_s3_up_to_date(spark: Any, tmp_path: Path) -> None:
     """With a session of its own and the environment's keys: rounds after the first change tables by the process itself,
     while Spark captures; the rows are those of a full build, and Ctrl-C ends it with a sentence."""
     needs_java()
@@ -33,10 +34,10 @@ def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
         commit(kafka, "one", 5)
         variables = {**os.environ, **s3.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
         variables.pop("APPORTION_SPARK_CONF", None)
-        apportion = [sys.executable, "-m", "apportion", "pipeline"]
         words = ["run", "--bootstrap-server", kafka.bootstrap, "--from", "s3a://lake/dump", "--to", "s3a://lake/tables"]
         running = subprocess.Popen(
-            [*apportion, *words, "--interval", "1", "--source", "python", "--assignor", "range"],
+            [sys.executable, "-m", "apportion", "pipeline", *words, "--interval", "1", "--source", "python",
+             "--assignor", "range"],
             env=variables, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         watch = threading.Timer(600, running.kill)
@@ -60,56 +61,8 @@ def test_run_keeps_a_lake_on_s3_up_to_date(tmp_path: Path) -> None:
         assert "Traceback" not in text, text
         assert running.returncode == 130, text
         ran = rows_in(s3, "s3://lake/tables")
-        anew = ["build", "--from", "s3a://lake/dump", "--to", str(tmp_path / "full"), "--assignor", "range"]
-        built = subprocess.run([*apportion, *anew], env=variables, capture_output=True, text=True, check=False)
-        assert built.returncode == 0, built.stderr
+        reach(spark, s3)
+        job.build("s3a://lake/dump", tmp_path / "full", assignors=["range"], spark=spark)
         for name in TABLES:
             assert ran[name] == rows_of(tmp_path / "full" / name), name
         assert {"one", "two"} <= {row.split("'group': '")[1].split("'")[0] for row in ran["gold/groups"]}
-
-
-def test_run_stops_if_a_file_of_the_dump_is_lost(tmp_path: Path) -> None:
-    """With exit 2 and the file's name, before it touches a table: a round that went on would delete history."""
-    needs_java()
-    dump, tables = tmp_path / "dump", tmp_path / "tables"
-    with Broker() as kafka:
-        kafka.create_topic("t", 3)
-        commit(kafka, "one", 5)
-        words = [
-            "run",
-            "--bootstrap-server",
-            kafka.bootstrap,
-            "--from",
-            str(dump),
-            "--to",
-            str(tables),
-            "--interval",
-            "1",
-        ]
-        running = subprocess.Popen(
-            [sys.executable, "-m", "apportion", "pipeline", *words, "--source", "python", "-A", "range"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        watch = threading.Timer(600, running.kill)
-        watch.start()
-        lines, lost, before = list[str](), "", list[str]()
-        try:
-            assert running.stderr is not None
-            for line in running.stderr:
-                lines.append(line)
-                if "every table rebuilt" in line:
-                    file = max((dump / "records").glob("*.parquet"), key=lambda part: part.stat().st_size)
-                    file.unlink()
-                    lost, before = file.name, rows_of(tables / "silver/commits")
-                    commit(kafka, "two", 5)
-            running.wait()
-        finally:
-            running.kill()
-            watch.cancel()
-    text = "".join(lines)
-    assert running.returncode == 2, text
-    assert "Traceback" not in text, text
-    assert f"records/{lost}; needed" in lines[-1], text
-    assert "--full" in lines[-1], text
-    assert before
-    assert rows_of(tables / "silver/commits") == before

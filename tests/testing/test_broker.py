@@ -15,12 +15,12 @@ import pytest
 
 from apportion.errors import Unavailable
 from apportion.testing import jars as jar_box
-from apportion.testing.broker import Broker, BrokerCluster
+from apportion.testing.broker import Broker
 
 pytestmark = pytest.mark.broker
 
 
-def partitions_of(broker: Broker | BrokerCluster, topic: str) -> list[dict]:
+def partitions_of(broker: Broker, topic: str) -> list[dict]:
     with broker.admin() as admin:
         return admin.describe_topics([topic])[0]["partitions"]
 
@@ -39,7 +39,7 @@ def test_topics_are_made_grown_and_deleted(broker: Broker) -> None:
         assert "kit-grows" not in admin.list_topics()
 
 
-def test_committed_offsets_outlive_kill_9(jars: str) -> None:
+def test_committed_offsets_outlive_kill_9_and_nothing_outlives_the_end(jars: str) -> None:
     from kafka import KafkaConsumer, TopicPartition
     from kafka.structs import OffsetAndMetadata
 
@@ -59,16 +59,11 @@ def test_committed_offsets_outlive_kill_9(jars: str) -> None:
         again = KafkaConsumer(bootstrap_servers=broker.bootstrap, group_id="g", enable_auto_commit=False)
         assert again.committed(at) == 7
         again.close()
-        folder = broker.folder
+        folder, second = broker.folder, broker.process
     assert not folder.exists()
-
-
-def test_the_kernel_has_no_broker_left_when_it_is_closed(jars: str) -> None:
-    with Broker() as broker:
-        assert broker.process is not None
-        pid = broker.process.pid
+    assert second is not None
     with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
+        os.kill(second.pid, 0)
 
 
 def test_a_broker_and_its_folder_go_when_their_parent_is_killed(jars: str) -> None:
@@ -102,36 +97,6 @@ def test_ctrl_c_ends_a_persons_broker_quietly(jars: str) -> None:
 def test_a_broker_that_cannot_start_says_its_last_words(jars: str) -> None:
     with pytest.raises(Unavailable, match=r"num\.network\.threads"):
         Broker(properties={"num.network.threads": "many"}).start()
-
-
-def test_a_listener_more_asks_for_a_password(jars: str) -> None:
-    from kafka import KafkaAdminClient
-
-    login = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-    secured = {
-        "listeners+": "SASL://127.0.0.1:{port}",
-        "listener.security.protocol.map+": "SASL:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": login,
-    }
-    user = ("--add-scram", "SCRAM-SHA-256=[name=ann,password=secret]")
-    with Broker(properties=secured, format_args=user) as broker:
-        broker.create_topic("clicks", 1)
-        told = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}
-        told |= {"sasl_plain_username": "ann", "sasl_plain_password": "secret"}
-        admin = KafkaAdminClient(bootstrap_servers=f"127.0.0.1:{broker.ports['port']}", **told)
-        assert "clicks" in admin.list_topics()
-        admin.close()
-
-
-@pytest.mark.slow
-def test_each_broker_of_a_cluster_is_in_its_rack(jars: str) -> None:
-    with BrokerCluster(["a", "b"]) as cluster:
-        cluster.create_topic("wide", 4, replication=2)
-        assert all(sorted(one["replica_nodes"]) == [1, 2] for one in partitions_of(cluster, "wide"))
-        with cluster.admin() as admin:
-            racks = {one["broker_id"]: one["rack"] for one in admin.describe_cluster()["brokers"]}
-        assert racks == {1: "a", 2: "b"}
 
 
 def test_without_java_the_error_is_one_sentence_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

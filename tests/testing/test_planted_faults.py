@@ -33,6 +33,7 @@ for seed in itertools.chain([int(sys.argv[1])], range(1, 1001)):
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault["title"] for fault in FAULTS])
 def test_a_fault_that_is_put_back_is_found_within_a_thousand_seeds(fault: dict[str, Any], tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))

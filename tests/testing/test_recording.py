@@ -13,7 +13,8 @@ from tools.recording import dump, truth
 from tools.recording.stage import Stage
 from tools.recording.workload import ledger
 
-pytestmark = [pytest.mark.broker, pytest.mark.slow]
+# What ``make record`` wrote is read by every test of the demo.
+pytestmark = [pytest.mark.broker, pytest.mark.thorough]
 
 
 def test_a_small_cluster_is_written_down_whole(jars: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.examples import thorough
 
 from apportion.errors import BadInput
 from apportion.testing.simulation import SimulationFailed, schedules, simulate, stand_ins
@@ -27,7 +28,7 @@ def simulation(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-@pytest.mark.parametrize("seed", ["4", "5"])
+@pytest.mark.parametrize("seed", ["4", thorough("5")])
 def test_a_seed_gives_the_same_events_to_the_byte_in_two_processes(seed: str) -> None:
     first, second = (simulation("--show", "--seed", seed, hash_seed=str(h)) for h in (1, 2))
     assert first.returncode == 0, first.stderr
