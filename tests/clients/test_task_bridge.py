@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from tests.clients.joining import JoiningMember, assign
 from tests.support.examples import examples
 
-from apportion.clients.runtime.task_bridge import PROTOCOL, TaskBridge
+from apportion.clients.runtime.task_bridge import TaskBridge
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
 from apportion.wire.assignment import Assignment
 from apportion.wire.partitions import Held
 from apportion.wire.task_data import (
+    PROTOCOL,
     Pair,
     TaskAssignment,
     TaskMemory,

@@ -34,12 +34,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal, Self, get_args
 
 try:
-    from kafka import KafkaConsumer
+    from kafka import KafkaAdminClient, KafkaConsumer
     from kafka.errors import FencedInstanceIdError
 except ImportError:  # pragma: no cover - tried in an environment without the client
     from apportion.errors import MissingExtra
@@ -57,6 +58,10 @@ from apportion.clients.runtime.state_dir import StateFolder
 from apportion.clients.runtime.stores import Open, SqliteStore, State, Store
 from apportion.clients.runtime.task_bridge import TaskBridge
 from apportion.errors import BadInput, Unavailable
+from apportion.sighting.key_owner import KeyOwner, owner_of
+from apportion.sighting.sighting import Sighting
+from apportion.sources import live
+from apportion.sources.cluster import Cluster
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
 
@@ -87,7 +92,8 @@ class TaskRunner:
     settings
         Kafka Streams' knobs; the leader's count.
     tags, rack
-        Where this process stands, for standbys that stand apart, and for reading near by.
+        Where this process is, for standbys in different places, and for reading near by. The tag ``address``, as in
+        ``10.0.0.7:8080``, is where it answers queries: ``owner_of`` gives it to the others.
     on_active, on_standby, on_close
         Called from ``poll``: a task may run (its state is whole), is kept warm from now on, is no longer here.
     guarantee
@@ -146,10 +152,11 @@ class TaskRunner:
         """Records that ``park`` took."""
         self._parked, self._parked_per_minute = dict[tuple[str, int, int], float](), parked_per_minute
         self._pid = os.getpid()
+        self._seen: tuple[int, Sighting] | None = None
         self.folder = StateFolder.of(state_dir)
         with ExitStack() as opened:
             opened.callback(self.folder.close)
-            brokers = {"bootstrap_servers": bootstrap_servers.split(","), **(connection or {})}
+            self._brokers = brokers = {"bootstrap_servers": bootstrap_servers.split(","), **(connection or {})}
             self._delivery = self._new_delivery(opened, brokers, guarantee, transaction_timeout_s)
             opened.callback(self._delivery.close)
             self._restorer = Restorer(topology, brokers, self.folder, open_store)
@@ -188,6 +195,13 @@ class TaskRunner:
         return ExactlyOnce(
             connection, lambda: f"{self.application}-{self.folder.process_id}-{number}", transaction_timeout_s
         )
+
+    @cached_property
+    def _cluster(self) -> Cluster:
+        """A connection of its own for questions about the group, from the first one on."""
+        admin = KafkaAdminClient(**self._brokers)
+        self._open.callback(admin.close)
+        return Cluster(",".join(self._brokers["bootstrap_servers"]), admin)
 
     @property
     def process(self) -> str:
@@ -228,6 +242,22 @@ class TaskRunner:
     def warmed(self) -> int:
         """Changelog messages that were read to keep or make a copy warm."""
         return self._restorer.warmed
+
+    def owner_of(self, topic: str, key: bytes, partitioner: str = "murmur2") -> KeyOwner:
+        """The member that reads a key of a source topic, and the ``address`` among its ``tags``: where to ask for it.
+
+        The brokers are asked once a generation. During a rebalance no member may be known.
+        partitioner
+            Of who writes the topic: ``murmur2`` as in Java, or one of librdkafka's (``consistent_random`` by default).
+        Raises
+            UnknownName, BadInput as ``owner_of`` of ``apportion.sighting.key_owner``; Unavailable, KafkaError.
+        """
+        rounds = self.bridge.rounds
+        if self._seen is None or self._seen[0] != rounds:
+            self._check_may_run()
+            [seen] = live.read(self._cluster, [self.application])
+            self._seen = (rounds if seen.state == "Stable" else -1), seen
+        return owner_of(self._seen[1], topic, key, partitioner)
 
     def state(self, task: Task) -> State:
         """The state of a task that runs here."""

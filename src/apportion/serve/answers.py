@@ -9,11 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
 from apportion.comparison import compare
-from apportion.errors import ApportionError
+from apportion.errors import ApportionError, UnknownName
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
 from apportion.model.protocols import OTHERS
@@ -29,6 +30,7 @@ from apportion.serve.own_metrics import OwnMetrics
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.switched import Switches
 from apportion.sighting import measures
+from apportion.sighting.key_owner import owner_of
 from apportion.sighting.oddities import WARN, member_labels
 
 Summaries = Mapping[str, dict[str, Any]]
@@ -230,6 +232,18 @@ class Answers:
             **group_to_dict(state.group), **self._about(snapshot), **facts, **about, "odd": state.odd,
             "plans": plans, "best": best, **switched,
         })  # fmt: skip
+
+    def owner_json(self, name: str, topic: str, key: bytes, partitioner: str) -> bytes:
+        """``/api/v1/groups/GROUP/owner``: the member that reads a key; null for what is not known, or not shown.
+
+        Raises
+            UnknownName: no such group, topic or partitioner. BadInput: a key that goes to any partition.
+        """
+        snapshot = self.snapshot
+        if name not in snapshot.groups:
+            raise UnknownName("group", name[:200], list(self.summaries))
+        owner = owner_of(snapshot.groups[name].sighting, topic, key, partitioner)
+        return to_json({"version": 1, **self._about(snapshot), "group": name, "topic": topic, **asdict(owner)})
 
     def switch_json(self) -> bytes:
         """``/api/v1/switch``: a row a group; ``waiting`` groups are not looked at yet, and the next call goes on."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from apportion.errors import UnknownName
+from apportion.errors import BadInput, UnknownName
 from apportion.report.page import policy
 from apportion.serve.access import Access, App, Guard
 from apportion.serve.answers import Answers, Summaries, to_json
@@ -138,11 +139,21 @@ class Server:
         return _packed(request, body, "application/json")
 
     async def _group(self, request: Request) -> Response:
-        name = request.path_params["group"]
+        name, query = request.path_params["group"], request.scope["query_string"].decode("latin-1")
+        asked = dict(parse_qsl(query, keep_blank_values=True, encoding="latin-1"))  # a key is any bytes
+        if name.endswith("/owner") and {"topic", "key"} <= asked.keys():
+            return self._owner(name.removesuffix("/owner"), **asked)
         body = await self._in_thread(lambda: self.answers.group_json(name))
         if body is None:
-            return _unknown(name, list(self.answers.summaries))
+            return _refused(UnknownName("group", name[:200], list(self.answers.summaries)))
         return _pieces(body, "application/json")
+
+    def _owner(self, name: str, topic: str, key: str, partitioner: str = "murmur2", **_: str) -> Response:
+        """The member that reads a key."""
+        try:
+            return _pieces(self.answers.owner_json(name, topic, key.encode("latin-1"), partitioner), "application/json")
+        except (BadInput, UnknownName) as wrong:
+            return _refused(wrong)
 
     async def _switch(self, request: Request) -> Response:
         return _pieces(await self._in_thread(self.answers.switch_json), "application/json")
@@ -224,7 +235,6 @@ async def _not_found(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"nothing is here; there are {', '.join(PATHS)}\n", 404)
 
 
-def _unknown(name: str, known: list[str]) -> Response:
-    error: Any = UnknownName("group", name[:200], known)
+def _refused(error: BadInput | UnknownName) -> Response:
     body = to_json({"version": 1, "error": {**error.to_dict(), "message": str(error)}})
-    return Response(body, 404, media_type="application/json")
+    return Response(body, 404 if isinstance(error, UnknownName) else 400, media_type="application/json")

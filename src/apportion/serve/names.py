@@ -53,6 +53,7 @@ def nameless_sighting(sighting: Sighting, ids: Mapping[str, str]) -> Sighting:
     return replace(
         sighting, roles=roles, notes=[nameless_text(note, ids) for note in sighting.notes],
         assigned_data=None if carriers is None else [ids.get(member, member) for member in carriers],
+        addresses={ids.get(member, member): address for member, address in sighting.addresses.items()},
     )  # fmt: skip
 
 

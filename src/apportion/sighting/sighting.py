@@ -55,6 +55,8 @@ class Sighting:
         Of a group of the new protocol: who joined by the classic one, where the broker tells it.
     governed
         Those plans held against the group.
+    addresses
+        Member id to the address at which the member says that it answers queries.
     stable
         (topic, partition) to its last stable offset, where a transaction is open there.
     """
@@ -77,6 +79,7 @@ class Sighting:
     carried: Sequence[PlanPart] = ()
     classic_members: Sequence[str] = ()
     governed: CarriedPlan | None = None
+    addresses: Mapping[str, str] = field(default_factory=dict)
     stable: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     @property

@@ -15,6 +15,8 @@ from apportion.wire.assignment import read_assignment
 from apportion.wire.coordinator import EpochRecord
 from apportion.wire.plan_text import carried_by, readable
 from apportion.wire.subscription import read_subscription
+from apportion.wire.task_data import PROTOCOL as TASKS
+from apportion.wire.task_data import read_memory
 
 NOT_FOUND: Final = 69
 """GROUP_ID_NOT_FOUND."""
@@ -58,7 +60,7 @@ def facts_of(kind: str, group: Any) -> dict[str, Any]:
 
 def classic_facts(group: Any) -> dict[str, Any]:
     """DescribeGroups about one group: state, protocol, members by id, the topics that they name or hold."""
-    members, sentences, assigned_data = {}, [], []
+    members, sentences, assigned_data, addresses = {}, [], [], {}
     for member in group.members:
         fields = {
             "instance_id": member.group_instance_id,
@@ -72,10 +74,12 @@ def classic_facts(group: Any) -> dict[str, Any]:
             sentences.append(f"What {member.member_id} says is no consumer's: {wrong}.")
         if read.pop("assigned_data", False):
             assigned_data.append(member.member_id)
+        if group.protocol_data == TASKS and (address := _address(bytes(member.member_metadata or b""))):
+            addresses[member.member_id] = address
         members[member.member_id] = {**fields, **read}
     kind = "classic" if members or group.protocol_type else "simple"  # it commits, and never had a member
     facts = {"state": group.group_state, "protocol": kind, "assignor": group.protocol_data or None, "notes": sentences}
-    facts["assigned_data"] = assigned_data
+    facts |= {"assigned_data": assigned_data, "addresses": addresses}
     return {**facts, "generation": None, "members": members, "wanted": _wanted(members)}
 
 
@@ -91,6 +95,11 @@ def _read_member(metadata: bytes, assignment: bytes) -> dict[str, Any]:
         "owned": owned,
         "assigned_data": bool(assigned and assigned.user_data),
     }
+
+
+def _address(metadata: bytes) -> str | None:
+    """Where a member of a task group says that it answers queries."""
+    return read_memory(read_subscription(metadata).user_data).tags.get("address") if metadata else None
 
 
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from apportion.sources.log_tails import PLACES_MAX, Place, tails
 
 _OF_SIGHTING: Final = (
     "state", "protocol", "assignor", "generation", "notes", "roles", "assigned_data", "carried", "governed",
-    "classic_members",
+    "classic_members", "addresses",
 )  # fmt: skip
 """What a description has of a ``Sighting``, by the same names."""
 

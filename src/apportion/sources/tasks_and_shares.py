@@ -47,6 +47,11 @@ def facts(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
         "members": members,
         "wanted": {topic for seat in seats for topic in (*seat.topics, *seat.assigned)},
         "roles": seats,
+        "addresses": {
+            member["member_id"]: f"{endpoint['host']}:{endpoint['port']}"
+            for member in group["members"]
+            if (endpoint := member.get("user_endpoint"))
+        },
         **({"as_records": partial(streams_records, group)} if kind == STREAMS else {}),
     }
 

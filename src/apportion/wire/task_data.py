@@ -15,6 +15,8 @@ from apportion.errors import UnreadableBytes
 from apportion.wire.primitives import Reader
 from apportion.wire.writer import Writer
 
+PROTOCOL: Final = "apportion-streams"
+"""The name under which members of a task group join."""
 OLDEST: Final = 1
 """The oldest version that is read."""
 MEMORY_VERSION: Final = 3

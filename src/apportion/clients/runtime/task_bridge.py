@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from apportion.wire.partitions import Held, held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription
 from apportion.wire.task_data import (
+    PROTOCOL,
     Pair,
     TaskAssignment,
     TaskMemory,
@@ -39,9 +40,6 @@ from apportion.wire.task_data import (
 )
 
 log = logging.getLogger("apportion.clients")
-
-PROTOCOL: Final = f"apportion-{Streams.name}"
-
 
 Holders = dict[tuple[str, int], dict[str, int]]
 """(topic, partition) to the members that say that they hold it, each with the generation in which it got it."""
