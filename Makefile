@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients nightly thorough golden mutants faults docs wheel clean
+.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients nightly lines thorough golden mutants faults docs wheel clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -76,6 +76,13 @@ plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in tr
 nightly: setup ## simulate 100,000 faults, and each fault at each request of small worlds: make nightly SEED=1
 	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --faults 100000 --seed $(SEED)
 	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --small 60
+
+LINES := */apportion/clients/*,*/kafka/coordinator/*,*/kafka/consumer/fetcher.py,*/kafka/producer/*
+
+lines: setup ## which lines of our clients/ and of kafka-python 2,000 faults of such a night run: make lines SEED=1
+	@COVERAGE_FILE=.pytest_cache/lines PYTHONHASHSEED=0 $(VENV)/bin/coverage run --concurrency=greenlet --include='$(LINES)' \
+		-m apportion.testing.simulation --faults 2000 --seed $(SEED)
+	@COVERAGE_FILE=.pytest_cache/lines $(VENV)/bin/coverage report --show-missing
 
 thorough: setup ## the bounded tests at their full sizes, for hours; what came of it is kept in tests/thorough.json
 	@$(PY) -m tools.thorough

@@ -28,7 +28,13 @@ def simulation(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
-@pytest.mark.parametrize("seed", ["4", thorough("5")])
+def first_of_both_clients() -> schedules.Plan:
+    """The first drawn schedule in which kafka-python and aiokafka share the partitions of one group."""
+    plans = map(schedules.draw, itertools.count(1))
+    return next(plan for plan in plans if "mixed" in plan.habits and not plan.strategy.endswith("failover"))
+
+
+@pytest.mark.parametrize("seed", [str(first_of_both_clients().seed), thorough("4")])
 def test_a_seed_gives_the_same_events_to_the_byte_in_two_processes(seed: str) -> None:
     first, second = (simulation("--show", "--seed", seed, hash_seed=str(h)) for h in (1, 2))
     assert first.returncode == 0, first.stderr
@@ -47,6 +53,15 @@ def test_five_hundred_faults_break_no_promise() -> None:
     assert sum(n for kind, n in line["events"].items() if kind != "join") >= 500
     assert line["seed"] == 1
     assert line["hours"] > 0.3
+
+
+def test_aiokafkas_members_read_and_commit_in_one_group_with_kafka_pythons() -> None:
+    plan = first_of_both_clients()
+    result = schedules.run(plan)
+    readers = {event["member"].split("#")[0] for event in result.events if event["event"] == "read"}
+    assert result.failure is None
+    assert readers & set(schedules.MIXED)
+    assert readers - set(schedules.MIXED)
 
 
 def test_a_fault_at_a_request_breaks_no_promise_in_small_worlds() -> None:

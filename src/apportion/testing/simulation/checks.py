@@ -51,14 +51,21 @@ class Checks:
         The topic into which members of exactly once send each record's value, if they do.
     kept
         The changelog of their state, whose values are how many records of that partition were counted.
-    exact
-        Whether each record counts once; else at least once.
+    habits
+        Of the members: with ``repeats`` each record counts at least once, else once; with ``warms`` a second round may
+        take what its next owner is warm for by then.
     """
 
     def __init__(
-        self, stage: Stage, sources: list[str], counted: str | None = None, kept: str | None = None, exact: bool = True
+        self,
+        stage: Stage,
+        sources: list[str],
+        counted: str | None = None,
+        kept: str | None = None,
+        habits: frozenset[str] = frozenset(),
     ) -> None:
-        self.stage, self.sources, self.counted, self.kept, self.exact = stage, sources, counted, kept, exact
+        self.stage, self.sources, self.counted, self.kept = stage, sources, counted, kept
+        self.exact, self.warms = "repeats" not in habits, "warms" in habits
         self.committed: dict[tuple[str, str, int], int] = {}
         self.members: dict[str, set[str]] = defaultdict(set)
         self.rounds: dict[str, GroupGeneration] = {}
@@ -102,6 +109,12 @@ class Checks:
             if before is not None and self.counted is None:
                 self._twice(process, pair, offset, *before)
             self.read[pair][offset] = process, now
+
+    def sought(self, pair: Pair, offset: int) -> None:
+        """A member is about to read again from there, on its own wish."""
+        for at, (reader, _) in self.read[pair].items():
+            if at >= offset:
+                self.read[pair][at] = reader, -1e9
 
     def _twice(self, process: Process, pair: Pair, offset: int, reader: Process, at: float) -> None:
         calm = at - self.stage.troubled_until > CALM_S
@@ -149,7 +162,7 @@ class Checks:
                     self._broken("double", f"generation {record.generation} gives {pair} to two members")
                 owner[pair] = member.member_id
         known = self.stage.world.now - self.grown_at > METADATA_S
-        if self.counted is not None or before is None or not known or not _second_round(before, record):
+        if self.counted is not None or self.warms or before is None or not known or not _second_round(before, record):
             return
         for member in before.members:
             for pair in _pairs(member.assigned):

@@ -7,6 +7,7 @@ A host is a process: its fibers are frozen, thawed and killed together.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import itertools
 import random
@@ -55,6 +56,8 @@ class Fiber:
         self.ended = False
         self._greenlet = greenlet.greenlet(self._run, parent=world.hub)
         self._call = call
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop that runs in it: asyncio knows one a thread."""
 
     def _run(self) -> None:
         try:
@@ -68,7 +71,11 @@ class Fiber:
 
     def resume(self) -> None:
         """Let it run until it parks."""
+        outer = asyncio._get_running_loop()
+        asyncio._set_running_loop(self._loop)
         self._greenlet.switch()
+        self._loop = asyncio._get_running_loop()
+        asyncio._set_running_loop(outer)
 
     def close(self) -> None:
         """End it where it is; calls from its ``finally`` blocks return or raise at once."""

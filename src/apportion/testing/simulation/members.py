@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,14 +15,18 @@ from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
 from kafka.errors import FencedInstanceIdError, KafkaError
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+from kafka.structs import OffsetAndMetadata
 
 from apportion.acting.rule import Acting
 from apportion.clients.group.leaving import leave
+from apportion.clients.group.warm_up import WarmUp
 from apportion.clients.kafka_python import assignor
 from apportion.clients.lag_feed import LagFeed, kafka_offsets
 from apportion.clients.runtime.stores import SqliteStore, Store
 from apportion.clients.tasks import TaskRunner
+from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Topology
+from apportion.testing.simulation import stand_ins
 from apportion.testing.simulation.checks import Checks
 from apportion.testing.simulation.stage import Action, Process, Program
 
@@ -32,6 +37,14 @@ QUICK: Final = {**TIMES, **REQUESTS, "metadata_max_age_ms": 5000, "max_poll_reco
 POLL_MS: Final = 300
 REST_S: Final = 6.0
 """Acting's rest here."""
+SEEKS: Final = 0.03
+"""How often a member that seeks does so, of its turns."""
+WARM_UP_S: Final = (0.5, 6.0)
+"""How long a warm-up takes, and how long a member waits for it."""
+NEAR: Final = 5
+"""Messages that a copy may miss to count as warm, where there are warm-ups."""
+COMMIT_S: Final = 2.0
+"""Seconds between the commits of a member that does not commit at each turn."""
 
 
 class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
@@ -83,8 +96,43 @@ class Recording(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise
 
 
+class Committing(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """An application that commits every few seconds, and in its listener what is left of partitions that go."""
+
+    def __init__(self, consumer: Any) -> None:
+        self.consumer, self.read, self.committed_at = consumer, dict[Any, OffsetAndMetadata](), 0.0
+
+    def process(self, records: Mapping[Any, list[Any]]) -> None:
+        """Work on what ``poll`` gave."""
+        for partition, batch in records.items():
+            self.read[partition] = OffsetAndMetadata(batch[-1].offset + 1, "", -1)
+        now = stand_ins.world().now
+        if self.read and now > self.committed_at + COMMIT_S:
+            self.consumer.commit(self.read)
+            self.read, self.committed_at = {}, now
+
+    async def on_partitions_assigned(self, _: Iterable[Any]) -> None:
+        """Nothing."""
+
+    async def on_partitions_revoked(self, partitions: Iterable[Any]) -> None:
+        """The last commit before they are another's."""
+        gone = {pair: self.read.pop(pair) for pair in partitions if pair in self.read}
+        if gone:
+            await self.consumer.commit_async(gone)
+
+    async def on_partitions_lost(self, partitions: Iterable[Any]) -> None:
+        """They are another's already."""
+        for pair in partitions:
+            self.read.pop(pair, None)
+
+
 def reading(
-    make_consumer: Callable[..., Any], make_listener: Any, topics: list[str], checks: Checks, **habits: Any
+    make_consumer: Callable[..., Any],
+    make_listener: Any,
+    topics: list[str],
+    checks: Checks,
+    habits: frozenset[str] = frozenset(),
+    record_s: float = 0.0,
 ) -> Program:
     """A member that polls, works and commits.
 
@@ -94,9 +142,12 @@ def reading(
         A listener, or what makes one of a consumer. With a method ``process(records)`` it works on what ``poll`` gave
         and commits by itself; else the loop commits after each poll.
     habits
-        ``record_s``, how long each record takes; ``pauses``, whether it pauses half of its partitions at each poll.
+        ``pauses``: it pauses half of its partitions at each poll. ``pattern``: it subscribes to a pattern. ``seeks``:
+        it reads a partition again from its last commit. ``warms``: it warms up before it takes partitions.
+    record_s
+        How long each record takes.
     """
-    record_s, pauses = habits.get("record_s", 0.0), habits.get("pauses", False)
+    subscription = {"pattern": f"^({'|'.join(topics)})$"} if "pattern" in habits else {"topics": topics}
 
     def program(process: Process) -> None:
         connection = {"bootstrap_servers": process.stage.cluster.bootstrap.split(","), "client_id": process.member}
@@ -105,14 +156,13 @@ def reading(
         listener = Recording(process, checks, inner)
         process.member_id = lambda: consumer.group_metadata().member_id  # type: ignore[attr-defined]
         work = getattr(inner, "process", None)
-        consumer.subscribe(topics, listener=listener)
+        consumer.subscribe(**subscription, listener=listener)
+        chores = [chore(process, consumer, checks) for name, chore in CHORES.items() if name in habits]
         try:
             while not process.leaving and not (process.hands_over and leave(consumer)):
                 with _noting(process):
-                    if pauses:
-                        consumer.resume(*consumer.paused())
-                        assigned, chance = sorted(consumer.assignment()), process.stage.world.random
-                        consumer.pause(*(pair for pair in assigned if chance.random() < 0.5))
+                    for chore in chores:
+                        chore()
                     records = consumer.poll(timeout_ms=POLL_MS)
                     for pair, batch in sorted(records.items()):
                         checks.given(process, tuple(pair), [record.offset for record in batch])
@@ -131,6 +181,51 @@ def reading(
                 listener.give_up(None, "closed")
 
     return program
+
+
+def _pausing(process: Process, consumer: Any, _: Checks) -> Callable[[], None]:
+    def chore() -> None:
+        consumer.resume(*consumer.paused())
+        assigned, chance = sorted(consumer.assignment()), process.stage.world.random
+        consumer.pause(*(pair for pair in assigned if chance.random() < 0.5))
+
+    return chore
+
+
+def _seeking(process: Process, consumer: Any, checks: Checks) -> Callable[[], None]:
+    def chore() -> None:
+        assigned, chance = sorted(consumer.assignment()), process.stage.world.random
+        if assigned and chance.random() < SEEKS and not consumer.config["enable_auto_commit"]:
+            pair = chance.choice(assigned)
+            committed = consumer.committed(pair)
+            if committed is not None and pair in consumer.assignment():
+                checks.sought(tuple(pair), committed)
+                consumer.seek(pair, committed)
+
+    return chore
+
+
+def _warming(process: Process, consumer: Any, _: Checks) -> Callable[[], None]:
+    [strategy] = consumer.config["partition_assignment_strategy"]
+    work_s, patience_s = WARM_UP_S
+    warm_up = WarmUp(lambda _: process.stage.world.park(work_s), patience_s)
+    if strategy.bridge.can_warm_up:
+        strategy.bridge.warm_up = warm_up
+
+    def chore() -> None:
+        joins, _ = warm_up.look()
+        if joins:
+            strategy.ask_rejoin()
+
+    return chore
+
+
+CHORES: Final[Mapping[str, Callable[[Process, Any, Checks], Callable[[], None]]]] = {
+    "pauses": _pausing,
+    "seeks": _seeking,
+    "warms": _warming,
+}
+"""A member's habits between two polls."""
 
 
 @contextmanager
@@ -167,8 +262,15 @@ def consumer_of(strategy: str, options: Mapping[str, Any] | None = None, **setti
     return make
 
 
-def counting(folder: Path, source: str, counted: str, changelog: str, checks: Checks) -> Program:
-    """A process with a ``TaskRunner``: each record's value goes to ``counted``, and how many there were is kept."""
+def counting(
+    folder: Path, source: str, counted: str, changelog: str, checks: Checks, habits: frozenset[str]
+) -> Program:
+    """A process with a ``TaskRunner``: each record's value goes to ``counted``, and how many there were is kept.
+
+    habits
+        ``repeats``: at least once. ``standbys``: each state has a second copy. ``warms``: a process takes a task only
+        once its copy is close to the changelog's end. ``timed``: ``poll`` commits, after a while.
+    """
     topology = Topology.of(Subtopology((source,), changelog))
 
     def program(process: Process) -> None:
@@ -185,22 +287,27 @@ def counting(folder: Path, source: str, counted: str, changelog: str, checks: Ch
         }
         with (
             suppress(KafkaError),
-            _runner(process, topology, folder, checks.exact, open_store=open_store, **heard) as runner,
+            _runner(process, topology, folder, habits, open_store=open_store, **heard) as runner,
         ):
             while not process.leaving:
                 with _noting(process):
                     _turn(process, runner, source, counted, checks)
+                    if "timed" not in habits:
+                        runner.commit()
 
     return program
 
 
-def _runner(process: Process, topology: Topology, folder: Path, exact: bool, **options: Any) -> TaskRunner:
+def _runner(process: Process, topology: Topology, folder: Path, habits: frozenset[str], **options: Any) -> TaskRunner:
+    standbys, near = int("standbys" in habits), NEAR if "warms" in habits else TaskSettings.acceptable_recovery_lag
     runner = TaskRunner(
         topology,
         application="tasks",
         bootstrap_servers=process.stage.cluster.bootstrap,
-        state_dir=folder / process.member,
-        guarantee="exactly_once" if exact else "at_least_once",
+        state_dir=_state_dir(process, folder),
+        settings=TaskSettings(num_standby_replicas=standbys, acceptable_recovery_lag=near),
+        guarantee="at_least_once" if "repeats" in habits else "exactly_once",
+        commit_every_s=COMMIT_S if "timed" in habits else None,
         transaction_timeout_s=4.0,
         **options,
         consumer={**TIMES, "metadata_max_age_ms": 5000, "client_id": process.member, "max_poll_records": 20},
@@ -211,6 +318,20 @@ def _runner(process: Process, topology: Topology, folder: Path, exact: bool, **o
     return runner
 
 
+def _state_dir(process: Process, folder: Path) -> Path:
+    """A member's folder; a twin's is a copy, of which it may know (another inode) or not (a cloned volume)."""
+    own = folder / process.member
+    if not process.name.endswith("+"):
+        return own
+    world = process.stage.world
+    copy = folder / f"{process.name}{world.number()}"
+    if own.exists():
+        shutil.copytree(own, copy)
+        if world.random.random() < 0.5:
+            (copy / "lock").write_text(str((copy / "lock").stat().st_ino), encoding="ascii")
+    return copy
+
+
 def _turn(process: Process, runner: TaskRunner, source: str, counted: str, checks: Checks) -> None:
     for task, records in runner.poll(POLL_MS).items():
         state = runner.state(task)
@@ -219,7 +340,6 @@ def _turn(process: Process, runner: TaskRunner, source: str, counted: str, check
             runner.send(counted, None, record.value, partition=task.partition)
         checks.given(process, (source, task.partition), [record.offset for record in records])
     process.pause()
-    runner.commit()
 
 
 class _Unreadable(AbstractPartitionAssignor):  # type: ignore[misc]

@@ -18,7 +18,7 @@ from typing import Any, Final
 from apportion.testing import jars
 from apportion.testing.simulation import stand_ins
 from apportion.testing.simulation.checks import CALM_S, CheckFailed, Checks
-from apportion.testing.simulation.members import acting_on_lag, consumer_of, counting, reading
+from apportion.testing.simulation.members import Committing, acting_on_lag, consumer_of, counting, reading
 from apportion.testing.simulation.stage import FAULTS, Action, Program, Stage
 
 SETTLE_S: Final = 90.0
@@ -34,6 +34,27 @@ WHEN_COUNTING: Final = (
 )
 
 
+WHEN_GOING: Final = ("JoinGroup", "SyncGroup", "Heartbeat")
+CHANGES: Final = 0.33
+"""How many members come, or go and come back, for each fault and besides it."""
+MOST: Final = 6
+"""Members that a group grows to."""
+HABITS: Final[Mapping[str, Mapping[str, float]]] = {
+    "reading": {
+        name: share
+        for share, names in {
+            0.3: "static",
+            0.2: "auto listens warms",
+            0.15: "pauses pattern mixed",
+            0.1: "seeks",
+        }.items()
+        for name in names.split()
+    },
+    "counting": {"repeats": 0.25, "standbys": 0.4, "warms": 0.4, "timed": 0.2},
+}
+"""Kind to the share of its schedules in which members do as ``members.reading`` and ``members.counting`` say."""
+MIXED: Final = ("m1", "m3", "m5")
+"""The members that run aiokafka, in a schedule with ``mixed``."""
 ROLLED: Final = 0.2
 """Share of schedules whose members restart one after the other once all faults are over."""
 
@@ -44,12 +65,14 @@ class Plan:
 
     kind
         ``reading`` (KafkaConsumer with our strategy) or ``counting`` (TaskRunner, exactly or at least once).
+    habits
+        Names in ``HABITS``.
     """
 
     seed: int
     kind: str
     strategy: str
-    settings: Mapping[str, Any]
+    habits: frozenset[str]
     version: str
     handover: float
     partitions: int
@@ -72,9 +95,7 @@ def draw(seed: int, faults: int = 18) -> Plan:
     chance = random.Random(f"plan {seed}")  # noqa: S311 - not for secrets
     kind = "counting" if chance.random() < 0.35 else "reading"
     strategy = "streams" if kind == "counting" else chance.choice(STRATEGIES)
-    settings: dict[str, Any] = {"exact": seed % 4 != 3}
-    if kind == "reading":
-        settings = {"static": chance.random() < 0.3, "enable_auto_commit": chance.random() < 0.2}
+    habits = frozenset(name for name, share in HABITS[kind].items() if chance.random() < share)
     members = [f"m{n}" for n in range(chance.randint(2, 4))]
     partitions = chance.randint(2, 6)
     lags = strategy.endswith("lag-aware")
@@ -85,6 +106,8 @@ def draw(seed: int, faults: int = 18) -> Plan:
     for _ in range(faults):
         at += chance.expovariate(1 / gap_s)
         script.append({"at": round(at, 3), **_fault(chance, kind, strategy, members, partitions)})
+        if chance.random() < CHANGES:
+            script += _change(chance, at, members)
     # What a fault takes away comes back, and everybody is there in the end; some groups are rolled in peace before it.
     last = at + 12
     script += [{"at": round(last, 3), "do": "start", "member": member} for member in members]
@@ -96,7 +119,7 @@ def draw(seed: int, faults: int = 18) -> Plan:
             last += chance.uniform(3, 6)
     script.append({"at": round(last, 3), "do": "end of traffic"})
     handover = chance.choice((0.0, 0.0, 0.02))
-    return Plan(seed, kind, strategy, settings, chance.choice(jars.KAFKA), handover, partitions, tuple(script))
+    return Plan(seed, kind, strategy, habits, chance.choice(jars.KAFKA), handover, partitions, tuple(script))
 
 
 SMALL: Final[tuple[Action, ...]] = (
@@ -124,26 +147,36 @@ def small_worlds(depth: int) -> Iterator[Plan]:
     for kind, strategy in (("reading", "cooperative-sticky"), ("reading", "range"), ("counting", "streams")):
         for fault, member, request in itertools.product(SMALL, ("m0", "m1"), range(1, depth + 1)):
             script = (*story, {"at": 0, **fault, "member": member, "request": request})
-            yield Plan(request, kind, strategy, {}, jars.KAFKA[0], 0.0, 2, script)
+            yield Plan(request, kind, strategy, frozenset(), jars.KAFKA[0], 0.0, 2, script)
+
+
+def _change(chance: random.Random, at: float, members: list[str]) -> Iterator[Action]:
+    """A new member, which ``members`` has from now on, or one that goes and comes back."""
+    if len(members) < MOST and chance.random() < 0.3:
+        members.append(f"m{len(members)}")
+        yield {"at": round(at, 3), "do": "start", "member": members[-1]}
+        return
+    member = chance.choice(members)
+    when = {"when": chance.choice(WHEN_GOING)} if chance.random() < 0.3 else {}
+    yield {"at": round(at, 3), "do": chance.choice(("close", "leave")), "member": member, **when}
+    yield {"at": round(at + chance.uniform(0.3, 6), 3), "do": "start", "member": member}
 
 
 def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], partitions: int) -> dict[str, Any]:
-    do = chance.choice(["kill", "freeze", "close", "leave", "lose answer", *FAULTS])
+    do = chance.choice(["kill", "freeze", "lose answer", *FAULTS])
     member, node = chance.choice(members), chance.randint(1, 2)
     seconds = round(chance.choice((chance.uniform(0.1, 3), chance.uniform(3, 20))), 3)
     of_member: dict[str, Any] = {"do": do, "member": member}
     when = chance.choice(WHEN_READING if kind == "reading" else WHEN_COUNTING)
     if do in ("kill", "freeze", "drop") and chance.random() < 0.6:
         of_member["when"] = when
-    if do in ("hostile", "twin", "leave") and kind == "counting":
+    if do == "hostile" and kind == "counting":
         do, of_member = "drop", {"do": "drop", "member": member}
     wider = {"topic": "records", "partitions": partitions + 1, "with": ["changelog", "counts"] * (kind == "counting")}
     facts: dict[str, dict[str, Any]] = {
         "grow": {"do": do, **wider},
         "kill": {**of_member, "for": seconds},
         "freeze": {**of_member, "for": seconds},
-        "close": of_member,
-        "leave": of_member,
         "slow": {**of_member, "for": seconds, "takes": round(chance.uniform(0.05, 4), 3)},
         "drop": of_member,
         "part": {**of_member, "node": node, "for": seconds},
@@ -166,22 +199,27 @@ def run(plan: Plan) -> Run:
 
         def program(checks: Checks) -> Program:
             if counts:
-                return counting(Path(folder), "records", "counts", "changelog", checks)
-            pauses = plan.seed % 8 == 5
-            settings = {name: value for name, value in plan.settings.items() if name != "static"}
-            settings |= {"max_poll_records": 3} if pauses else {}
+                return counting(Path(folder), "records", "counts", "changelog", checks, plan.habits)
+            settings: dict[str, Any] = {"enable_auto_commit": plan.habits & {"auto", "listens"} == {"auto"}}
+            settings |= {"max_poll_records": 3} if "pauses" in plan.habits else {}
 
             def make(client_id: str, bootstrap_servers: list[str]) -> Any:
-                static = {"group_instance_id": client_id} if plan.settings.get("static") else {}
+                static = {"group_instance_id": client_id} if "static" in plan.habits else {}
                 acting = acting_on_lag(bootstrap_servers, checks) if lags else {}
                 make_one = consumer_of(plan.strategy, acting, **settings, **static)
                 return make_one(client_id=client_id, bootstrap_servers=bootstrap_servers)
 
-            return reading(make, None, ["records"], checks, record_s=0.1 if lags else 0.0, pauses=pauses)
+            listener, record_s = Committing if "listens" in plan.habits else None, 0.1 if lags else 0.0
+            ours = reading(make, listener, ["records"], checks, plan.habits, record_s)
+            if "mixed" not in plan.habits:
+                return ours
+            from apportion.testing.simulation import aio_members
+
+            theirs = aio_members.reading(plan.strategy, ["records"], checks, record_s)
+            return lambda process: (theirs if process.member in MIXED else ours)(process)
 
         counted, kept = ("counts", "changelog") if counts else (None, None)
-        facts = {"version": plan.version, "handover": plan.handover, "exact": plan.settings.get("exact", True)}
-        scene = Scene(program, topics, ["records"], counted, kept, **facts)
+        scene = Scene(program, topics, ["records"], counted, kept, plan.habits, plan.version, plan.handover)
         return play(plan.seed, scene, plan.script)
 
 
@@ -191,7 +229,7 @@ class Scene:
 
     program
         What members run, given the run's checks.
-    sources, counted, kept, exact
+    sources, counted, kept, habits
         As ``Checks`` takes them.
     watch
         Called with stage and checks before anything happens.
@@ -204,7 +242,7 @@ class Scene:
     sources: list[str]
     counted: str | None = None
     kept: str | None = None
-    exact: bool = True
+    habits: frozenset[str] = frozenset()
     version: str = jars.KAFKA[0]
     handover: float = 0.0
     watch: Callable[[Stage, Checks], None] | None = None
@@ -219,7 +257,7 @@ def play(seed: int, scene: Scene, script: Iterable[Action]) -> Run:
 
 def _played(seed: int, scene: Scene, script: list[Action]) -> Run:
     stage = Stage(seed, lambda _: None, topics=scene.topics, version=scene.version, handover=scene.handover)
-    checks = Checks(stage, scene.sources, scene.counted, scene.kept, scene.exact)
+    checks = Checks(stage, scene.sources, scene.counted, scene.kept, scene.habits)
     stage.program = scene.program(checks)
     if scene.watch is not None:
         scene.watch(stage, checks)

@@ -157,12 +157,10 @@ class Stage:
             self.world.at(seconds, lambda: setattr(process, "leaving", True))
 
     def _do_close(self, action: Action) -> None:
-        if process := self._there(action):
-            process.leaving = True
+        self._once(action, lambda process: setattr(process, "leaving", True))
 
     def _do_leave(self, action: Action) -> None:
-        if process := self._there(action):
-            process.hands_over = True
+        self._once(action, lambda process: setattr(process, "hands_over", True))
 
     def _do_kill(self, action: Action) -> None:
         def now(process: Process) -> None:
@@ -192,12 +190,16 @@ class Stage:
             self.world.at(action["for"], lambda: setattr(process, "slow_s", 0.0))
 
     def _do_drop(self, action: Action) -> None:
-        self._once(action, lambda process: self.network.drop(process))
+        self._once(action, self._cut)
+
+    def _cut(self, process: Process) -> None:
+        self.trouble(0.0)
+        self.network.drop(process)
 
     def _do_lose_answer(self, action: Action) -> None:
         """The request is carried out, and the connection breaks before its answer comes."""
         if process := self._there(action):
-            self._awaited.append((process.name, APIS[action["when"]], True, lambda: self.network.drop(process)))
+            self._awaited.append((process.name, APIS[action["when"]], True, lambda: self._cut(process)))
 
     def _do_part(self, action: Action) -> None:
         if process := self._there(action):
@@ -239,7 +241,6 @@ class Stage:
     def _requested(self, api: int, host: Host) -> None:
         number = self.requests[host.name] = self.requests.get(host.name, 0) + 1
         if call := self._numbered.pop((host.name, number), None):
-            self.trouble(0.0)
             call()
         self._due(api, host, answered=False)
 
@@ -248,7 +249,6 @@ class Stage:
             due = [call for *waits, call in self._awaited if tuple(waits) == key]
             self._awaited = [entry for entry in self._awaited if entry[:3] != key]
             for call in due:
-                self.trouble(0.0)
                 call()
 
     # -- the cluster

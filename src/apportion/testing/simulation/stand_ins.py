@@ -24,11 +24,12 @@ from typing import Any, Final
 from apportion.errors import ApportionError
 from apportion.testing.simulation.kernel import EPOCH_S, Closed, Fiber, World
 
-PACKAGES: Final = ("kafka", "apportion.clients")
+PACKAGES: Final = ("kafka", "aiokafka", "apportion.clients")
 """Packages whose modules are swapped, with all below them."""
 EXPECTED: Final = {
     "kafka.producer.sender.Sender": "its base class is swapped by hand",
     "kafka.record.default_records.DefaultRecordBatchBuilder.append": "its default argument is swapped by hand",
+    "aiokafka.record.default_records._DefaultRecordBatchBuilderPy.append": "nothing is produced by it",
 }
 """Forms that the swap of names does not catch, and why they may be."""
 
@@ -545,6 +546,9 @@ def _swap_by_hand(undo: ExitStack, stand_ins: dict[Any, Any]) -> None:
     # Python draws the order of a set of strings anew for each process, and so that of the client's sets of partitions.
     numbers: dict[str, int] = collections.defaultdict(lambda: 1 + 1000 * len(numbers))
     _set(undo, TopicPartition, "__hash__", lambda pair: numbers[pair[0]] + pair[1])
+    if structs := sys.modules.get("aiokafka.structs"):
+        _set(undo, structs.TopicPartition, "__hash__", lambda pair: numbers[pair[0]] + pair[1])
+        _set(undo, structs.BrokerMetadata, "__hash__", lambda broker: broker[0])
     _set(undo, network_selector, "log_trace", lambda *_: None)  # one call in ten would be this one's
     _set(undo, Task, "__init__", numbered)
     _set(undo, Task, "__lt__", lambda a, b: a.number < b.number)  # the client breaks ties by address
