@@ -292,7 +292,8 @@ def _joined(name: str, total: int) -> Row:
 
 def tasks() -> list[Row]:
     """Stateful tasks with one standby each, as ``bench/tasks.py`` makes them; seconds."""
-    from apportion.tasks.application_state import Process
+    from tests.tasks.applications import Process
+
     from bench.tasks import application, as_after, seconds
 
     rows = []

@@ -2,7 +2,7 @@
 
     python -m bench.timelines          writes docs/pictures/timeline-*.svg and prints the table of docs/streams.md
 
-A simulation of one-second steps on the real planners: ``streams`` plans come from ``plan_tasks``, those of ``range``
+A simulation of one-second steps on the real planners: ``streams`` plans come from the task planner, those of ``range``
 from the strategy itself. Brokers, networks and sessions are not in it; ``examples/word_counts`` measures those.
 What is assumed stands in ``World``.
 """
@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.tasks.applications import Process, plan_tasks
+
 import apportion
-from apportion.tasks.application_state import Process
-from apportion.tasks.plan import plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
 

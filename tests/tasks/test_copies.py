@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.tasks.applications import Process, plan_tasks
 from tests.tasks.test_tasks import random_world
 
 from apportion.arrays import UNKNOWN
 from apportion.model.group_json import read_group
-from apportion.tasks.application_state import Process
 from apportion.tasks.explain import TaskReasons
-from apportion.tasks.plan import TaskPlan, plan_tasks
+from apportion.tasks.plan import TaskPlan
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
 
@@ -165,7 +165,7 @@ def test_explain_says_that_standbys_wait() -> None:
     ]
     settings = TaskSettings(num_standby_replicas=1, probing_rebalance_interval_ms=60_000)
     plan = plan_tasks(STORE, {"words": 4}, processes, settings)
-    lines = TaskReasons(STORE, plan).explain(
+    lines = TaskReasons(STORE, lambda: plan).explain(
         read_group({"topics": {"words": 4}, "members": {"a": {"topics": ["words"]}}})
     )
     assert lines[-1] == (

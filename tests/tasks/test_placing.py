@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tasks.applications import Process, plan_tasks
 
 from apportion.arrays import Ints
 from apportion.errors import BadInput
 from apportion.tasks import place as rooms
-from apportion.tasks.application_state import Process
 from apportion.tasks.place import Placing, place
-from apportion.tasks.plan import plan_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Subtopology, Task, Topology
 
@@ -173,13 +172,6 @@ def test_settings_have_kafkas_bounds(name: str, least: int) -> None:
     assert getattr(TaskSettings(**bound), name) == least
     with pytest.raises(ValueError, match=f"{name.replace('_', '.')} is {least - 1}; at least {least} is needed"):
         TaskSettings(**{**bound, name: least - 1})
-
-
-def test_an_application_without_processes_or_consumers_is_refused() -> None:
-    for processes, where in (([], "processes"), ([Process("a", ())], "processes.a")):
-        with pytest.raises(BadInput) as refused:
-            plan_tasks(STORE, {"words": 1}, processes, TaskSettings())
-        assert (refused.value.where, refused.value.needed) == (where, "at least one")
 
 
 def test_traffic_is_a_reason_to_move_although_all_is_balanced() -> None:

@@ -10,22 +10,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.tasks.test_tasks import Process, random_world
+from tests.tasks.applications import Process, plan_tasks
+from tests.tasks.test_tasks import random_world
 
 import apportion
 from apportion import whatif
 from apportion.tasks.assignor import caught_up
-from apportion.tasks.plan import TaskPlan, plan_tasks
+from apportion.tasks.plan import TaskPlan
 from apportion.tasks.topology import Subtopology, Task, Topology
 
 TOPOLOGIES = 3000 if os.environ.get("APPORTION_THOROUGH") else 300
 
 
 def with_wishes(rng: random.Random, topology: Topology, made: list[Process]) -> list[Process]:
-    """The same processes, each consumer of which wants some of the sub-topologies."""
-    kinds = range(len(topology.subtopologies))
+    """The same processes, each consumer of which wants some of the sub-topologies; the very first one wants any."""
+    kinds, first = range(len(topology.subtopologies)), made[0].consumers[0]
     return [
-        replace(process, wants={c: frozenset(s for s in kinds if rng.random() < 0.6) for c in process.consumers})
+        replace(
+            process,
+            wants={c: frozenset(s for s in kinds if rng.random() < 0.6 or c == first) for c in process.consumers},
+        )
         for process in made
     ]
 

@@ -1,39 +1,33 @@
-"""The input of the task assignor on arrays: tasks, processes, who has which state, tags and racks."""
+"""A group as an application: its partitions gathered to tasks, its members to processes, on arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from apportion.arrays import CELLS, NOBODY, UNKNOWN, Bools, Ints, Longs, ints
 from apportion.errors import BadInput
+from apportion.model.group import Group
+from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Partitions, Task, Topology
 
 
 @dataclass(frozen=True)
 class Process:
-    """One process of the application: several consumers that share its local state.
+    """One process of the application, or those of its consumers that want the same sub-topologies.
 
     consumers
         Member ids; one thread each.
-    active, standby
-        Tasks that it ran, and kept copies of, after the last rebalance; ``active`` may say which consumer ran each.
-    lag
-        Messages that it would have to restore before it could run a task; a task that it is running needs no entry.
-    wants
-        Consumer to the numbers of the sub-topologies of which it subscribes to every topic; None: all to all.
+    active
+        Tasks that the process ran after the last rebalance, each with the consumer that ran it.
     """
 
     process_id: str
     consumers: tuple[str, ...]
-    active: Mapping[Task, str | None] = field(default_factory=dict)
-    standby: frozenset[Task] = frozenset()
-    lag: Mapping[Task, int] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
-    rack: str | None = None
-    wants: Mapping[str, frozenset[int]] | None = None
+    active: Mapping[Task, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,139 +69,236 @@ class ApplicationState:
     ran_at: Ints | None = None
 
 
-def application_state(
-    topology: Topology,
-    partitions: Partitions,
-    processes: Sequence[Process],
-    *,
-    tags: Sequence[str] = (),
-    racks: Mapping[tuple[str, int], frozenset[str]] | None = None,
-) -> ApplicationState:
-    """Put names into arrays; processes are ordered by id, so that any order of input gives the same plan.
+@dataclass(frozen=True, eq=False)
+class Application:
+    """Tasks N and columns Q of a group; any group of the same members and partitions has the same.
 
-    partitions
-        Partition count of each source topic, or its ids.
-    racks
-        Racks that hold a replica of a (topic, partition): of source topics and, by its name, of changelogs.
+    group, partitions
+        Of the past of ``group`` nothing counts here. Topic that somebody wants to its partitions.
+    task_of
+        (P,) a number for each partition's task, in the order of ``Topology.tasks``; -1 if nobody wants its topic.
+    process_ids, process_of
+        Ids by number, ascending; (Q,) the number of each column's process.
+    column_of
+        (M,) the column of each member; -1 if it wants nothing.
+    wants
+        (S, Q) whether a column wants all topics of a sub-topology: it runs no task of the others. None where all do.
     """
-    ordered = sorted(processes, key=lambda process: process.process_id)
-    _refuse(ordered, sum(topology.counts(partitions)))
-    parts = [part for process in ordered for part in _parts(process)]
-    process_of = ints([q for q, process in enumerate(ordered) for _ in _parts(process)])
-    tasks = topology.tasks(partitions)
-    index = {task: n for n, task in enumerate(tasks)}
-    ran = _ran(index, ordered)
-    return ApplicationState(
-        tasks=tuple(tasks),
-        processes=tuple(parts),
-        stateful=np.array([topology.subtopologies[task.subtopology].stateful for task in tasks], dtype=np.bool_),
-        subtopology_of=ints([task.subtopology for task in tasks]),
-        threads=ints([len(part.consumers) for part in parts]),
-        lag=_lags(index, parts),
-        ran=ran,
-        tags=_tags(parts, tags),
-        misses=_misses(topology, partitions, tasks, parts, racks or {}),
-        process_of=process_of,
-        wants=_wants(tasks, parts),
-        ran_at=None if len(parts) == len(ordered) else _ran_at(index, parts, process_of, ran),
-    )
 
+    group: Group
+    topology: Topology
+    partitions: Partitions
+    task_of: Ints
+    process_ids: Sequence[str]
+    process_of: Ints
+    column_of: Ints
+    wants: Bools | None
 
-def _parts(process: Process) -> list[Process]:
-    """The process, or its consumers gathered by their topics, in the order of their ids."""
-    if process.wants is None:
-        return [process]
-    by_topics: dict[frozenset[int], list[str]] = {}
-    for consumer in sorted(process.consumers):
-        by_topics.setdefault(process.wants.get(consumer, frozenset()), []).append(consumer)
-    return [replace(process, consumers=tuple(consumers)) for consumers in by_topics.values()]
+    @classmethod
+    def of(cls, group: Group, topology: Topology, *, by_host: bool) -> Application:
+        """The application; a process is a member, or all members of a host.
 
+        by_host
+            Whether members of one host share their state.
+        """
+        partitions = _partitions(group)
+        members = [m for m in range(group.M) if len(group.subscriptions[group.subscription_of[m]])]
+        process = _process_ids(group, members, by_host=by_host)
+        wishes = _wishes(group, topology, partitions, members)
+        process_ids = sorted(set(process.values()))
+        number = {process_id: n for n, process_id in enumerate(process_ids)}
+        columns: dict[tuple[int, bytes], int] = {}
+        column_of, shown = np.full(group.M, NOBODY), list[int]()
+        for m in sorted(members, key=lambda m: (process[m], group.members[m])):
+            wish = b"" if wishes is None else wishes[group.subscription_of[m]].tobytes()
+            column_of[m] = columns.setdefault((number[process[m]], wish), len(columns))
+            if column_of[m] == len(shown):
+                shown.append(m)
+        return cls(
+            group, topology, partitions,
+            task_of=_task_numbers(group, topology, topology.counts(partitions)),
+            process_ids=process_ids,
+            process_of=ints([n for n, _ in columns]),
+            column_of=column_of,
+            wants=None if wishes is None else wishes[group.subscription_of[shown]].T,
+        )  # fmt: skip
 
-def _wants(tasks: Sequence[Task], parts: Sequence[Process]) -> Bools | None:
-    if all(part.wants is None for part in parts):
-        return None
-    count = 1 + max((task.subtopology for task in tasks), default=-1)
-    wanted = np.ones((count, len(parts)), dtype=np.bool_)
-    for q, part in enumerate(parts):
-        if part.wants is not None:
-            mine = part.wants.get(part.consumers[0], frozenset())
-            wanted[:, q] = [s in mine for s in range(count)]
-    table: Bools = wanted[ints([task.subtopology for task in tasks])]
-    return table
+    @cached_property
+    def counts(self) -> list[int]:
+        """Tasks of each sub-topology."""
+        return self.topology.counts(self.partitions)
 
+    @cached_property
+    def threads(self) -> Ints:
+        """(Q,) members of each column."""
+        return np.bincount(self.column_of[self.column_of != NOBODY], minlength=len(self.process_of))
 
-def _refuse(processes: Sequence[Process], tasks: int) -> None:
-    if not processes:
-        raise BadInput("processes", "none", "at least one")
-    for process in processes:
-        if not process.consumers:
-            raise BadInput(f"processes.{process.process_id}", "no consumer", "at least one")
-    names = [process.process_id for process in processes]
-    if len(set(names)) < len(names):
-        raise BadInput("processes", "two of one id", "each id once")
-    columns = sum(len(_parts(process)) for process in processes)
-    if tasks * columns > CELLS:
-        raise BadInput("tasks", f"{tasks} tasks on {columns} processes", f"at most {CELLS:,} pairs")
+    @cached_property
+    def cells(self) -> int:
+        """Pairs of a task and a column."""
+        return sum(self.counts) * len(self.process_of)
 
+    @cached_property
+    def together(self) -> Ints:
+        """(P,) a number for each task, and one for each partition that is of none."""
+        return np.where(self.task_of != NOBODY, self.task_of, sum(self.counts) + np.arange(self.group.P))
 
-def _lags(index: Mapping[Task, int], processes: Sequence[Process]) -> Longs:
-    lag = np.full((len(index), len(processes)), UNKNOWN, dtype=np.int64)
-    for q, process in enumerate(processes):
-        for task, messages in process.lag.items():
-            if task in index and messages >= 0:
-                lag[index[task], q] = messages
-        for task in process.active:
-            if task in index and lag[index[task], q] == UNKNOWN:
-                lag[index[task], q] = 0
-    return lag
+    def ran(self, group: Group) -> tuple[Ints, Ints]:
+        """(C,) tasks, and members that had some partition of each, in member order."""
+        held = np.flatnonzero((group.owner != NOBODY) & (self.task_of != NOBODY))
+        held = held[np.argsort(group.owner[held], kind="stable")]
+        return self.task_of[held], group.owner[held]
 
+    def copies(self, group: Group) -> tuple[Ints, Ints, Ints]:
+        """(C,) tasks, members and messages lacking of the copies that members report, each once."""
+        if group.state is None:
+            return ints([]), ints([]), ints([])
+        topic, state = {name: t for t, name in enumerate(group.topics)}, group.state
+        members = np.flatnonzero(self.column_of != NOBODY).tolist()
+        # Topic, member, ids and what is lacking: many ids at a time, which a rollout reads thousands of times.
+        stated = [(name, m, ids, 0) for m in members for name, ids in state.standby[m].items() if name in topic]
+        for m in members:
+            lags = state.recovery_lag[m].items()
+            stated += [(name, m, (number,), missing) for (name, number), missing in lags if name in topic]
+        sizes = [len(ids) for _, _, ids, _ in stated]
+        columns = ints([(topic[name], m, missing) for name, m, _, missing in stated]).reshape(-1, 3)
+        t, at, lack = columns.repeat(sizes, axis=0).T
+        number = ints([number for _, _, ids, _ in stated for number in ids])
+        highest = max(int(number.max(initial=0)), int(group.number.max(initial=0))) + 1
+        described, wanted = group.topic_of * highest + group.number, t * highest + number
+        p = np.searchsorted(described, wanted)
+        there = p < group.P
+        there[there] = (described[p[there]] == wanted[there]) & (self.task_of[p[there]] != NOBODY)
+        pairs, which = np.unique(self.task_of[p[there]] * group.M + at[there], return_inverse=True)
+        most = np.zeros(len(pairs), dtype=np.int64)
+        np.maximum.at(most, which, lack[there])
+        return pairs // group.M, pairs % group.M, most
 
-def _ran(index: Mapping[Task, int], processes: Sequence[Process]) -> Ints:
-    ran = np.full(len(index), NOBODY, dtype=np.int64)
-    twice = set()
-    for q, process in enumerate(processes):
-        for task in process.active:
-            if task in index:
-                if ran[index[task]] != NOBODY:
-                    twice.add(index[task])
-                ran[index[task]] = q
-    ran[list(twice)] = NOBODY
-    return ran
+    def state(self, group: Group, settings: TaskSettings) -> ApplicationState:
+        """What the assignor asks about this group, which may have another past.
 
+        Raises
+            BadInput for more tasks on more processes than can be planned.
+        """
+        tasks, columns = sum(self.counts), len(self.process_of)
+        if self.cells > CELLS:
+            raise BadInput("tasks", f"{tasks} tasks on {columns} processes", f"at most {CELLS:,} pairs")
+        subtopology_of = np.arange(len(self.counts)).repeat(self.counts)
+        task, member = self.ran(group)
+        column = self.column_of[member]
+        process = self.process_of[column]
+        ran, ran_at = np.full((2, tasks), NOBODY)
+        ran[task] = process
+        ran[task[ran[task] != process]] = NOBODY
+        alone = ran[task] == process
+        ran_at[task[alone]] = column[alone]
+        names = tuple(self.topology.tasks(self.partitions))
+        return ApplicationState(
+            tasks=names,
+            processes=self._processes(names, task, member),
+            stateful=np.array([sub.stateful for sub in self.topology.subtopologies], dtype=np.bool_)[subtopology_of],
+            subtopology_of=subtopology_of,
+            threads=self.threads,
+            lag=self._lag(group, task, member),
+            ran=ran,
+            tags=self._tags(group, settings.rack_aware_assignment_tags),
+            misses=self._misses(group, settings),
+            process_of=self.process_of,
+            wants=None if self.wants is None else self.wants[subtopology_of],
+            ran_at=None if columns == len(self.process_ids) else ran_at,
+        )
 
-def _ran_at(index: Mapping[Task, int], parts: Sequence[Process], process_of: Ints, ran: Ints) -> Ints:
-    at = np.full(len(index), NOBODY, dtype=np.int64)
-    for q, part in enumerate(parts):
-        for task, consumer in part.active.items():
-            if task in index and consumer in part.consumers and ran[index[task]] == process_of[q]:
-                at[index[task]] = q
-    return at
+    def _lag(self, group: Group, task: Ints, member: Ints) -> Longs:
+        """(N, Q) the least that any member of a process lacks: who ran a task and does not say lacks nothing."""
+        copied, keeper, lack = self.copies(group)
+        silent = ~np.isin(task * group.M + member, copied * group.M + keeper)
+        copied, keeper = np.append(copied, task[silent]), np.append(keeper, member[silent])
+        lack = np.append(lack, np.zeros(int(silent.sum()), dtype=np.int64))
+        most_first = np.argsort(-lack, kind="stable")
+        lag = np.full((sum(self.counts), len(self.process_ids)), UNKNOWN)
+        process = self.process_of[self.column_of[keeper]]
+        lag[copied[most_first], process[most_first]] = lack[most_first]  # the last one written counts
+        return lag if len(self.process_ids) == len(self.process_of) else lag[:, self.process_of]
 
+    def _processes(self, names: Sequence[Task], task: Ints, member: Ints) -> tuple[Process, ...]:
+        consumers: list[list[str]] = [[] for _ in self.process_of]
+        for name, column in zip(self.group.members, self.column_of.tolist(), strict=True):
+            if column != NOBODY:
+                consumers[column].append(name)
+        active: list[dict[Task, str]] = [{} for _ in self.process_ids]
+        for n, m in zip(task.tolist(), member.tolist(), strict=True):
+            active[self.process_of[self.column_of[m]]][names[n]] = self.group.members[m]
+        parts = zip(self.process_of.tolist(), consumers, strict=True)
+        return tuple(Process(self.process_ids[n], tuple(sorted(mine)), active[n]) for n, mine in parts)
 
-def _tags(processes: Sequence[Process], keys: Sequence[str]) -> Ints:
-    tags = np.full((len(processes), len(keys)), UNKNOWN, dtype=np.int64)
-    for g, key in enumerate(keys):
-        values = sorted({process.tags[key] for process in processes if key in process.tags})
-        for q, process in enumerate(processes):
-            if key in process.tags:
-                tags[q, g] = values.index(process.tags[key])
-    return tags
+    def _tags(self, group: Group, keys: Sequence[str]) -> Ints:
+        """(Q, G) values by their order; of members of one process the first one's counts."""
+        tags = np.full((len(self.process_of), len(keys)), UNKNOWN)
+        for g, key in enumerate(keys if group.state is not None else ()):
+            value_of: dict[int, str] = {}
+            for m, column in enumerate(self.column_of.tolist()):
+                if column != NOBODY and group.state is not None and key in group.state.tags[m]:
+                    value_of.setdefault(int(self.process_of[column]), group.state.tags[m][key])
+            rank = {value: n for n, value in enumerate(sorted(set(value_of.values())))}
+            tags[:, g] = [rank[value_of[n]] if n in value_of else UNKNOWN for n in self.process_of.tolist()]
+        return tags
 
-
-def _misses(
-    topology: Topology,
-    partitions: Partitions,
-    tasks: Sequence[Task],
-    processes: Sequence[Process],
-    racks: Mapping[tuple[str, int], frozenset[str]],
-) -> Ints:
-    misses = np.zeros((len(tasks), len(processes)), dtype=np.int64)
-    of_process = [process.rack for process in processes]
-    if not racks or not any(of_process):
+    def _misses(self, group: Group, settings: TaskSettings) -> Ints:
+        """(N, Q) of the rack of a process's first member; all 0 where no goal asks for it."""
+        misses = np.zeros((sum(self.counts), len(self.process_of)), dtype=np.int64)
+        if settings.rack_aware_assignment_strategy == "none" or group.racks is None:
+            return misses
+        rack = np.full(len(self.process_ids), UNKNOWN)
+        for m in np.flatnonzero(self.column_of != NOBODY)[::-1].tolist():
+            rack[self.process_of[self.column_of[m]]] = group.racks.of_member[m]
+        rack = rack[self.process_of]
+        p = np.flatnonzero((self.task_of != NOBODY) & (group.racks.set_of != UNKNOWN))
+        far = ~group.racks.near[rack][:, group.racks.set_of[p]] & (rack != UNKNOWN)[:, None]
+        np.add.at(misses, self.task_of[p], far.T)
         return misses
-    for n, task in enumerate(tasks):
-        changelog = topology.subtopologies[task.subtopology].changelog
-        read = topology.partitions_of(task, partitions) + ([(changelog, task.partition)] if changelog else [])
-        for held in (racks[pair] for pair in read if racks.get(pair)):
-            misses[n] += [rack is not None and rack not in held for rack in of_process]
-    return misses
+
+
+def _process_ids(group: Group, members: Sequence[int], *, by_host: bool) -> dict[int, str]:
+    """Member to its process: its host, or itself alone if it has none or if hosts play no part."""
+    hosts = {m: str(group.hosts[m]) for m in members if by_host and group.hosts and group.hosts[m]}
+    taken, process = set(hosts.values()), dict[int, str]()
+    for m in members:
+        process[m] = hosts.get(m, group.members[m])
+        while m not in hosts and process[m] in taken:
+            process[m] += " (no host)"  # a member may be called as another's host
+    return process
+
+
+def _wishes(group: Group, topology: Topology, partitions: Partitions, members: Sequence[int]) -> Bools | None:
+    """(K, S) whether a subscription has all topics of a sub-topology; None if members do not differ in that.
+
+    A task reads a partition of each of its topics, so a member that wants some of them alone can run none of its tasks.
+    """
+    number = {topic: t for t, topic in enumerate(group.topics)}
+    read = [{number[topic] for topic in sub.topics if partitions.get(topic)} for sub in topology.subtopologies]
+    wanted = [set(topics.tolist()) for topics in group.subscriptions]
+    wishes = np.array([[topics <= mine for topics in read] for mine in wanted], dtype=np.bool_)
+    return None if wishes[group.subscription_of[list(members)]].all() else wishes
+
+
+def _partitions(group: Group) -> dict[str, int | list[int]]:
+    """Topic that some member wants to the number of its partitions; to their ids if some are missing."""
+    partitions: dict[str, int | list[int]] = {}
+    for t in np.flatnonzero(group.wanted_topic).tolist():
+        numbers = group.number[group.partitions(t)]
+        dense = not len(numbers) or int(numbers[-1]) + 1 == len(numbers)
+        partitions[group.topics[t]] = len(numbers) if dense else numbers.tolist()
+    return partitions
+
+
+def _task_numbers(group: Group, topology: Topology, counts: Sequence[int]) -> Ints:
+    """(P,) a number for each partition's task, in the order of ``Topology.tasks``; -1 if no member wants the topic."""
+    first = np.cumsum([0, *counts])
+    topic_number = {topic: t for t, topic in enumerate(group.topics) if group.wanted_topic[t]}
+    task_of = np.full(group.P, NOBODY, dtype=np.int64)
+    for s, subtopology in enumerate(topology.subtopologies):
+        spans = [group.partitions(topic_number[topic]) for topic in subtopology.topics if topic in topic_number]
+        at = np.concatenate([np.arange(span.start, span.stop) for span in spans]) if spans else ints([])
+        alone = len(spans) == 1
+        task_of[at] = first[s] + (np.arange(len(at)) if alone else np.unique(group.number[at], return_inverse=True)[1])
+    return task_of

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -22,10 +23,19 @@ _LONGEST: Final = 300
 
 @dataclass(frozen=True, eq=False)
 class TaskReasons:
-    """The certificate of a task plan: the constraints on tasks, the value of each goal, and the next moves."""
+    """The certificate of a task plan: the constraints on tasks, the value of each goal, and the next moves.
+
+    make
+        Makes the plan when somebody asks: a rollout plans a large group thousands of times.
+    """
 
     topology: Topology
-    plan: TaskPlan
+    make: Callable[[], TaskPlan]
+
+    @cached_property
+    def plan(self) -> TaskPlan:
+        """The plan with names."""
+        return self.make()
 
     def explain(self, group: Group) -> list[str]:
         """A sentence or two for each goal, in their order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Bools, Ints
-from apportion.tasks.application_state import ApplicationState, Process, application_state
+from apportion.model.group import Group
+from apportion.tasks.application_state import Application, ApplicationState, Process
 from apportion.tasks.assignor import TaskAnswer, assign_tasks
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.threads import share_active, share_copies
-from apportion.tasks.topology import Partitions, Task, Topology
+from apportion.tasks.topology import Task
 
 TasksByConsumer = dict[str, dict[str, list[Task]]]
 """Process id to consumer to its tasks."""
@@ -87,14 +88,12 @@ class TaskPlan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The plan as plain data, tasks by name."""
+        """The facts in plan.json about tasks, by name."""
         return {
             "active": _names(self.active),
             "standby": _names(self.standby),
             "warmup": _names(self.warmup),
             "next_probing_rebalance_ms": self.next_probing_rebalance_ms,
-            "measures": self.measures,
-            "proof": dict(self.answer.proof),
         }
 
     def _share(self, q: int, process: Process) -> dict[str, list[Task]]:
@@ -121,27 +120,10 @@ class TaskPlan:
         return [self.application.tasks[n] for n in numbers.tolist()]
 
 
-def plan_tasks(
-    topology: Topology,
-    partitions: Partitions,
-    processes: Sequence[Process],
-    settings: TaskSettings | None = None,
-    racks: Mapping[tuple[str, int], frozenset[str]] | None = None,
-) -> TaskPlan:
-    """Plan an application's tasks.
-
-    partitions
-        Partition count of each source topic, or its ids.
-    racks
-        Racks that hold a replica of a (topic, partition), for the rack-aware strategies.
-
-    >>> plan = plan_tasks(Topology.of(["clicks"]), {"clicks": 2}, [Process("a", ("a-1",)), Process("b", ("b-1",))])
-    >>> plan.to_dict()["active"]
-    {'a': {'a-1': ['0_0']}, 'b': {'b-1': ['0_1']}}
-    """
-    settings = settings or TaskSettings()
-    group = application_state(topology, partitions, processes, tags=settings.rack_aware_assignment_tags, racks=racks)
-    return TaskPlan(group, assign_tasks(group, settings), settings)
+def plan_tasks(application: Application, group: Group, settings: TaskSettings) -> TaskPlan:
+    """Plan the tasks of a group, which may have another past than the application's."""
+    state = application.state(group, settings)
+    return TaskPlan(state, assign_tasks(state, settings), settings)
 
 
 def _names(hands: TasksByConsumer) -> dict[str, dict[str, list[str]]]:

@@ -40,7 +40,7 @@ from apportion.clients.group.warm_up import FACT, WARM_UP, WarmUp, stays_until_w
 from apportion.clients.rebalance import Causes, LeadersView, OnPlan, PlannedRebalance, line_of, record
 from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput
-from apportion.model.build import build_columns
+from apportion.model.build import MemberColumns, build_columns
 from apportion.model.group import Group
 from apportion.model.plan import Plan, hand_over
 from apportion.model.to_names import by_owner, collector_paused
@@ -183,22 +183,36 @@ class Bridge:
             plan, cause = self._plan(planned_group)
             holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
             held_back = hand_over(planned_group, plan.owner, holds, plan.answer.together)
-            owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
-            user_data, warm_data = self.memory.assignment_data(plan), dict[int, bytes]()
-            follows = b""
-            if held_back.any() and self.can_warm_up:
-                stays, warm_data = stays_until_warm(planned_group, plan.owner, held_back, joined, order)
-                owner = np.where(stays, planned_group.owner, owner)
-                follows = AGAIN if (held_back & ~stays).any() else b""
-            written = _write_answers(planned_group, owner, (user_data or b"") + follows or None)
-            written = [
-                tell(answer, warm_data[m] + follows) if m in warm_data else answer for m, answer in enumerate(written)
-            ]
+            owner, user_data, of_member = self._in_this_round(plan, held_back, joined, order)
+            written = _write_answers(planned_group, owner, user_data)
+            written = [tell(answer, of_member[m]) if m in of_member else answer for m, answer in enumerate(written)]
             answers = dict(zip(planned_group.members, written, strict=True))
         self._report(plan, owner, held_back, generation, (time.perf_counter() - began) * 1000, cause)
         if self.watch is not None:
             self.watch.led(planned_group, owner)
         return answers
+
+    def _in_this_round(
+        self, plan: Plan, held_back: Bools, joined: JoinedGroup, order: Ints
+    ) -> tuple[Ints, bytes | None, dict[int, bytes]]:
+        """(P,) who owns in this round, the user data of all answers, and those of single members, by their index.
+
+        held_back
+            (P,) what of the target somebody else holds.
+        order
+            (M,) where among ``joined`` each member is.
+        """
+        owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
+        user_data, warm_data, follows = self.memory.assignment_data(plan), dict[int, bytes](), b""
+        if held_back.any() and self.can_warm_up:
+            stays, warm_data = stays_until_warm(plan.group, plan.owner, held_back, joined, order)
+            owner = np.where(stays, plan.group.owner, owner)
+            follows = AGAIN if (held_back & ~stays).any() else b""
+        return owner, (user_data or b"") + follows or None, {m: data + follows for m, data in warm_data.items()}
+
+    def _columns(self, joined: JoinedGroup, memories: Memories, group: str) -> MemberColumns:
+        """The members with the facts that the strategy asks for."""
+        return joined.columns(memories, self.traits.facts)
 
     def _plan(self, group: Group) -> tuple[Plan, str]:
         """The plan, and why the loop asked for it; "" if it did not.
@@ -226,7 +240,7 @@ class Bridge:
         if len(described) < len(wanted):
             missing = sorted(set(wanted) - set(described))
             log.info("no metadata yet of %s: they get no owner in this round", missing)
-        columns, reset = joined.columns(memories, self.traits.facts), self.options.auto_offset_reset
+        columns, reset = self._columns(joined, memories, group), self.options.auto_offset_reset
         if self.options.lag is not None:
             try:
                 return build_columns(group, columns, self._with_lag(described), replicas, reset)

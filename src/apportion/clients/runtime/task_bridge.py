@@ -1,4 +1,4 @@
-"""Whole tasks instead of partitions: the words of a task group's members, and their leader's plan.
+"""Whole tasks instead of partitions: the words of a task group's members, and their leader's orders.
 
 The group's protocol name is ``apportion-streams``: Kafka Streams' own is ``stream``, and a Java application must not
 mistake a group of ours for one of its own.
@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import asdict, dataclass, field, replace
+from typing import ClassVar, Self
 
 import numpy as np
 
+from apportion.arrays import NOBODY, Bools, Ints
 from apportion.assignors.streams import Streams
 from apportion.clients.group.bridge import Bridge
-from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.joined_group import JoinedGroup, Memories
 from apportion.clients.group.options import Options
-from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.clients.rebalance import line_of
-from apportion.strategy.codec import Holding
-from apportion.tasks.application_state import Process
-from apportion.tasks.plan import TaskPlan, plan_tasks
+from apportion.model.build import MemberColumns
+from apportion.model.group import Group, MemberState
+from apportion.model.plan import Plan
+from apportion.strategy.codec import Holding, Stateless, UserDataCodec
+from apportion.tasks.explain import TaskReasons
+from apportion.tasks.plan import TaskPlan
 from apportion.tasks.settings import TaskSettings
 from apportion.tasks.topology import Task, Topology
-from apportion.wire.assignment import Assignment, write_assignment
-from apportion.wire.partitions import Held, held
+from apportion.wire.assignment import Assignment
+from apportion.wire.partitions import Held
 from apportion.wire.primitives import utf16
 from apportion.wire.subscription import Subscription
 from apportion.wire.task_data import (
@@ -41,28 +44,22 @@ from apportion.wire.task_data import (
 
 log = logging.getLogger("apportion.clients")
 
-Holders = dict[tuple[str, int], dict[str, int]]
-"""(topic, partition) to the members that say that they hold it, each with the generation in which it got it."""
-
 
 @dataclass(frozen=True)
-class _Member:
-    """One member as its leader sees it.
+class _Application(Streams):
+    """``streams`` with the topology of one application, whose members own what their subscriptions say."""
 
-    process
-        Its process id, or a name of its own if another process keeps that id.
-    """
+    application: Topology = field(kw_only=True)
 
-    member_id: str
-    process: str
-    rack: str | None
-    memory: TaskMemory
-    runs: frozenset[Task]
+    name: ClassVar[str] = PROTOCOL
+    memory: ClassVar[UserDataCodec] = Stateless()
 
-    @property
-    def not_its_own(self) -> str:
-        """Its process id, if another process keeps that one."""
-        return "" if self.process in (self.memory.process, self.member_id) else self.memory.process
+    def topology(self, group: Group) -> Topology:
+        """Its own: task numbers mean the same to all members."""
+        return self.application
+
+    def _check(self, group: Group) -> None:
+        """Nothing: a tag that no member has yet, or a rack, may come with the next one."""
 
 
 class TaskBridge(Bridge):
@@ -77,19 +74,13 @@ class TaskBridge(Bridge):
     """
 
     def __init__(self, topology: Topology, plan_settings: TaskSettings, rack: str | None = None) -> None:
-        super().__init__(Streams(), Options(rack))
-        self.kept_whole = ""
+        strategy = _Application(**asdict(plan_settings), process="host", application=topology)
+        super().__init__(strategy, Options(rack))
         self.reads_on = False  # a task's state and its offsets stand still together until it is known whose it is
         self.topology, self.plan_settings = topology, plan_settings
         self.memory_now = TaskMemory()
         self.orders = TaskAssignment()
         self.rounds = 0
-        self.last_plan: TaskPlan | None = None
-
-    @property
-    def name(self) -> str:
-        """The group's protocol."""
-        return PROTOCOL
 
     def copy(self) -> Self:
         """The same for another consumer, without the memory of this one."""
@@ -124,169 +115,111 @@ class TaskBridge(Bridge):
             return orders
         return TaskAssignment(lost=f"they name task {Task(*unknown)}, and there are {count} sub-topologies")
 
-    def lead(
-        self,
-        joined: JoinedGroup,
-        cluster: ClientMetadata,
-        group: str = "",
-        generation: int | None = None,
-        began: float | None = None,
-    ) -> dict[str, bytes]:
-        """As leader: whole tasks to every member; a task of which another still holds a part waits a round."""
-        sent = {member: joined.subscriptions.one(m) for m, member in enumerate(joined.ids)}
-        sizes, racks = self._sources(cluster, any(subscription.rack for subscription in sent.values()))
-        known = _members(sent, self.topology, sizes)
-        excluded = self._excluded(sent, known, sizes, group)
-        known = [member for member in known if member.member_id not in excluded]
-        shares = {member_id: Assignment((), write_orders(TaskAssignment())) for member_id in sorted(excluded)}
-        if known:
-            plan = plan_tasks(self.topology, sizes, _processes(known), self.plan_settings, racks)
-            self.last_plan = plan
-            log.info("%s", line_of("planned", {"group": group, "generation": generation, **plan.measures}))
-            shares |= _shares(plan, known, self.topology, sizes, _holders(sent))
-        return {member: write_assignment(share) for member, share in shares.items()}
+    def _columns(self, joined: JoinedGroup, memories: Memories, group: str) -> MemberColumns:
+        """Members with their processes, tags and lags; those in the wrong group want nothing, and may break nothing."""
+        words = [read_memory(joined.subscriptions.one(m).user_data) for m in range(len(joined.ids))]
+        for member, memory in zip(joined.ids, words, strict=True):
+            if memory.lost:
+                log.warning("member %r remembers no tasks: %s", member, memory.lost)
+        columns = super()._columns(joined, memories, group)
+        excluded = self._excluded(joined, words, group)
+        return replace(
+            columns,
+            lists=[*columns.lists, ()],
+            list_of=np.where(excluded, len(columns.lists), columns.list_of),
+            hosts=_told_apart(joined.ids, words, memories),
+            state=MemberState(
+                tuple(memory.tags for memory in words),
+                ({},) * len(words),
+                tuple(self._lags(memory) for memory in words),
+            ),
+        )
 
-    def _excluded(
-        self, sent: Mapping[str, Subscription], known: Sequence[_Member], sizes: Mapping[str, int], group: str
-    ) -> set[str]:
-        """Members that are in the wrong group, each named in the log; they get nothing, and may not break the rest.
+    def _lags(self, memory: TaskMemory) -> dict[tuple[str, int], int]:
+        """The lag of each task as that of all its partitions."""
+        topics = [subtopology.topics for subtopology in self.topology.subtopologies]
+        return {
+            (topic, partition): messages
+            for (s, partition), messages in memory.lag.items()
+            for topic in (topics[s] if s < len(topics) else ())
+        }
+
+    def _excluded(self, joined: JoinedGroup, words: Sequence[TaskMemory], group: str) -> Bools:
+        """(M,) members that are in the wrong group, each named in the log.
 
         One that does not read the sources can run no task. To one with another topology a task's number means other
         work, even where it reads the same topics.
         """
-        excluded: set[str] = set()
-        for stated in known:
-            member = stated.member_id
-            if not set(sizes) <= set(sent[member].topics):
-                excluded.add(member)
-                log.warning("member %r of group %r does not read %s; it gets nothing", member, group, list(sizes))
-            elif stated.memory.topology not in ("", self.topology.digest):
-                excluded.add(member)
+        excluded = np.zeros(len(words), dtype=np.bool_)
+        sources = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
+        for m, (member, memory) in enumerate(zip(joined.ids, words, strict=True)):
+            if not set(sources) <= set(joined.subscriptions.one(m).topics):
+                excluded[m] = True
+                log.warning("member %r of group %r does not read %s; it gets nothing", member, group, sources)
+            elif memory.topology not in ("", self.topology.digest):
+                excluded[m] = True
                 log.warning(
                     "member %r (process %r) of group %r runs another topology, %s, than its leader, %s: it gets "
                     "nothing; give applications names of their own, or run one version",
-                    *(member, stated.process, group, stated.memory.topology, self.topology.digest),
+                    *(member, memory.process or member, group, memory.topology, self.topology.digest),
                 )
         return excluded
 
-    def _sources(
-        self, cluster: ClientMetadata, racks: bool
-    ) -> tuple[dict[str, int], dict[tuple[str, int], frozenset[str]] | None]:
-        """Partition counts of the source topics, and racks of their replicas if any member names its own."""
-        topics = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
-        ids = {topic: list(cluster.partitions(topic) or ()) for topic in topics}
-        sizes = {topic: max(numbers, default=-1) + 1 for topic, numbers in ids.items()}
-        if not racks:
-            return sizes, None
-        return sizes, {(t, p): frozenset(names) for t in topics for p, names in cluster.racks(t).items()}
+    def _in_this_round(
+        self, plan: Plan, held_back: Bools, joined: JoinedGroup, order: Ints
+    ) -> tuple[Ints, bytes | None, dict[int, bytes]]:
+        """Whole tasks and orders; a task of which another still holds a part waits a round."""
+        orders = dict[str, TaskAssignment]()
+        if isinstance(plan.answer.certificate, TaskReasons) and plan.answer.together is not None:
+            tasks = plan.answer.certificate.plan
+            log.info("%s", line_of("planned", {"group": plan.group.name, **tasks.measures}))
+            words = [read_memory(joined.subscriptions.one(m).user_data) for m in order.tolist()]
+            processes = {member: memory.process for member, memory in zip(plan.group.members, words, strict=True)}
+            orders = _orders(tasks, set(plan.answer.together[held_back].tolist()), processes)
+        written = [write_orders(orders.get(member, TaskAssignment())) for member in plan.group.members]
+        return np.where(held_back, NOBODY, plan.owner), None, dict(enumerate(written))
 
 
-def _members(sent: Mapping[str, Subscription], topology: Topology, sizes: Mapping[str, int]) -> list[_Member]:
-    """Each member's words, with the claims of those who missed a rebalance taken away."""
-    reads = {
-        pair: task for task in topology.tasks(sizes) for pair in topology.partitions_of(task, sizes)
-    }  # (topic, partition) to the task that reads it
-    newest = max((one.generation for one in sent.values() if one.generation is not None), default=-1)
-    leaders_view = []
-    for member, subscription in sent.items():
-        memory = read_memory(subscription.user_data)
-        if memory.lost:
-            log.warning("member %r remembers no tasks: %s", member, memory.lost)
-        holds = frozenset((topic, p) for topic, ids in subscription.owned for p in ids)
-        fresh = subscription.generation == newest
-        runs = frozenset(reads[pair] for pair in holds if pair in reads) if fresh else frozenset()
-        leaders_view.append(_Member(member, memory.process or member, subscription.rack, memory, runs))
-    return _told_apart(leaders_view)
-
-
-def _told_apart(members: Sequence[_Member]) -> list[_Member]:
-    """Processes on copies of one folder have one id and a run each: one that runs tasks keeps the id."""
-    first = sorted(members, key=lambda member: (not member.runs, member.member_id))
-    keeps = {member.process: member.memory.run for member in reversed(first) if member.memory.run}
+def _told_apart(ids: Sequence[str], words: Sequence[TaskMemory], memories: Memories) -> list[str | None]:
+    """Process ids of members; processes on copies of one folder have one id and a run each: who runs tasks keeps it."""
+    runs = memories.held & (memories.generation == memories.generation.max(initial=-1))
+    first = sorted(range(len(ids)), key=lambda m: (not runs[m], ids[m]))
+    keeps = {words[m].process: words[m].run for m in reversed(first) if words[m].run}
     kept = {"", *keeps.values()}
-    return [
-        member if member.memory.run in kept else replace(member, process=f"{member.process} {member.memory.run}")
-        for member in members
-    ]
+    return [said.process or None if said.run in kept else f"{said.process} {said.run}" for said in words]
 
 
-def _holders(sent: Mapping[str, Subscription]) -> Holders:
-    """Who still holds which tasks: excluded too, for their topics, since they let go only when they hear the answer."""
-    holders: Holders = {}
-    for member, subscription in sent.items():
-        generation = -1 if subscription.generation is None else subscription.generation
-        for topic, ids in subscription.owned:
-            for p in ids if topic in subscription.topics else ():
-                holders.setdefault((topic, p), {})[member] = generation
-    return holders
+def _orders(plan: TaskPlan, held_back: set[int], processes: Mapping[str, str]) -> dict[str, TaskAssignment]:
+    """Every member's orders; a task that must wait is a standby of its new owner meanwhile.
 
-
-def _processes(members: Sequence[_Member]) -> list[Process]:
-    """Members of one process id together; the least lag that any of them reports counts, and none if one runs it."""
-    together: dict[str, list[_Member]] = {}
-    for member in sorted(members, key=lambda member: member.member_id):
-        together.setdefault(member.process, []).append(member)
-    grouped = []
-    for process, ours in together.items():
-        lag: dict[Task, int] = {}
-        for member in ours:
-            stated = {Task(*pair): messages for pair, messages in member.memory.lag.items()}
-            for task, messages in {**dict.fromkeys(member.runs, 0), **stated}.items():
-                lag[task] = min(messages, lag.get(task, messages))
-        active: dict[Task, str | None] = {task: member.member_id for member in ours for task in member.runs}
-        standby = frozenset(Task(*pair) for member in ours for pair in member.memory.standby)
-        names = tuple(member.member_id for member in ours)
-        grouped.append(Process(process, names, active, standby, lag, ours[0].memory.tags, ours[0].rack))
-    return grouped
-
-
-def _shares(
-    plan: TaskPlan, members: Sequence[_Member], topology: Topology, sizes: Mapping[str, int], holders: Holders
-) -> dict[str, Assignment]:
-    """Every member's partitions and orders; a task that must wait is a standby of its new owner meanwhile."""
-    asker = min(member.member_id for member in members)
-    moving = np.flatnonzero(plan.answer.active != plan.answer.target).tolist()
-    coming = {plan.application.tasks[n]: plan.application.processes[plan.answer.target[n]].process_id for n in moving}
-
-    def holds_state(task: Task, member: _Member) -> bool:
-        """Whether another consumer of the same process still has it: they share the file."""
-        return any(task in other.runs and other.process == member.process for other in members)
-
-    shares = {}
-    for member in members:
-        mine = plan.active[member.process][member.member_id]
-        now = [task for task in mine if _free(topology.partitions_of(task, sizes), holders, member.member_id)]
-        away = set(mine) - set(now)
-        waits = [
-            task for task in away if topology.subtopologies[task.subtopology].stateful and not holds_state(task, member)
-        ]
-        owned: dict[str, list[int]] = {}
-        for task in now:
-            for topic, partition in topology.partitions_of(task, sizes):
-                owned.setdefault(topic, []).append(partition)
-        standby = plan.standby[member.process][member.member_id]
-        warmup = plan.warmup[member.process][member.member_id]
-        orders = TaskAssignment(
-            _pairs(now),
-            _pairs([*standby, *waits]),
-            _pairs(warmup),
-            _pairs([*(task for task in standby if coming.get(task) == member.process), *warmup]),
-            plan.next_probing_rebalance_ms,
-            member.member_id == asker,
-            not_its_own=member.not_its_own,
-        )
-        shares[member.member_id] = Assignment(held(owned), write_orders(orders))
-    return shares
-
-
-def _free(pairs: Iterable[tuple[str, int]], holders: Holders, member_id: str) -> bool:
-    """Whether no other member holds any of the partitions, or only by an older claim than the member's own."""
-    for pair in pairs:
-        claims = holders.get(pair, {})
-        newest = max((generation for other, generation in claims.items() if other != member_id), default=None)
-        if newest is not None and claims.get(member_id, -1) <= newest:
-            return False
-    return True
+    held_back
+        Numbers of the tasks of which another still holds a part.
+    processes
+        Member to the process id that it says; another one's, if the plan has it elsewhere.
+    """
+    state, answer = plan.application, plan.answer
+    number = {task: n for n, task in enumerate(state.tasks)}
+    moving = np.flatnonzero(answer.active != answer.target).tolist()
+    coming = {state.tasks[n]: state.processes[answer.target[n]].process_id for n in moving}
+    asker = min(consumer for process in state.processes for consumer in process.consumers)
+    # Another consumer of the same process may still have it: they share the file.
+    away = state.stateful & (answer.active != NOBODY) & (state.ran != state.process_of[answer.active])
+    orders = {}
+    for process, hands in plan.active.items():
+        for member, mine in hands.items():
+            now = [task for task in mine if number[task] not in held_back]
+            waits = [task for task in mine if number[task] in held_back and away[number[task]]]
+            standby, warmup = plan.standby[process][member], plan.warmup[process][member]
+            orders[member] = TaskAssignment(
+                _pairs(now),
+                _pairs([*standby, *waits]),
+                _pairs(warmup),
+                _pairs([*(task for task in standby if coming.get(task) == process), *warmup]),
+                plan.next_probing_rebalance_ms,
+                member == asker,
+                not_its_own="" if process in (processes[member], member) else processes[member],
+            )
+    return orders
 
 
 def _pairs(tasks: Iterable[Task]) -> tuple[Pair, ...]:
