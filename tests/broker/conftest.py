@@ -18,6 +18,8 @@ from apportion.testing import jars
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
 
+from .members import RawMember
+
 Json = dict[str, Any]
 Ask = Callable[..., list[Json]]
 LIVE = (*map(thorough, jars.KAFKA[:-1]), jars.KAFKA[-1])
@@ -29,6 +31,14 @@ WITH_CLASS = {
 }
 SESSION_S = 10.0
 """Until a member that was killed is missed."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _clients_closed() -> Iterator[None]:
+    """One that is left would knock at a broker that is gone, and draw its back-offs while hypothesis draws examples."""
+    yield
+    while RawMember.opened:
+        RawMember.opened.pop().close()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from confluent_kafka import Consumer, TopicPartition
@@ -82,6 +82,9 @@ class Member:
 class RawMember:
     """A member of the new protocol that is nothing but its heartbeats, sent when the test says so."""
 
+    opened: ClassVar[list[Any]] = []
+    """The clients of all, which ``conftest`` closes."""
+
     def __init__(
         self,
         broker: Broker | BrokerCluster,
@@ -92,6 +95,7 @@ class RawMember:
     ) -> None:
         self.member_id, self.epoch, self.group = member_id or str(uuid4()), 0, group
         self.admin = broker.admin()
+        self.opened.append(self.admin)
         self.given: set[tuple[Any, int]] = set()
         self.fields: dict[str, Any] = {
             "instance_id": instance_id,

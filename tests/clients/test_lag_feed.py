@@ -164,6 +164,7 @@ def test_all_topics_cost_few_requests(broker: Broker, topic: str, monkeypatch: p
     assert all(table[other] == {0: {"begin": 0, "end": 0}, 1: {"begin": 0, "end": 0}} for other in others)
     for_six = len(sent)
     fetch(group, [topic], 120)
+    fetch.close()  # type: ignore[attr-defined]
     assert for_six <= 8, sent
     assert len(sent) - for_six <= for_six
 
@@ -215,10 +216,13 @@ def test_a_feed_that_was_started_again_keeps_what_it_fetches_with():
 @pytest.mark.broker
 def test_a_topic_that_is_not_there_is_named(broker: Broker, topic: str):
     absent = new_name("absent")
+    before = set(threading.enumerate())
     feed = LagFeed(new_name("nobody"), kafka_offsets(bootstrap_servers=broker.bootstrap), topics=[topic, absent])
     assert feed.refresh()
     table, missing = feed.table([topic, absent])
     assert (set(table), missing) == ({topic}, f"no offsets yet of {absent}")
+    feed.close()
+    until(lambda: set(threading.enumerate()) <= before)
 
 
 @pytest.mark.broker

@@ -73,8 +73,8 @@ class LagFeed:
         if isinstance(topics, str):  # which would be taken for a list of letters
             raise BadInput("topics", repr(topics), f"a list of names, [{topics!r}]")
         self.group, self.every_s, self.deadline_s, self.max_age_s = group, every_s, deadline_s, max_age_s
-        self._fetch = fetch
-        self._topics = set(topics)
+        self._fetch, self._topics = fetch, set(topics)
+        self._disconnect: Callable[[], object] = getattr(fetch, "close", lambda: None)
         self._newest: tuple[float, Table] | None = None
         self.on_nudge: Callable[[], bool] | None = None
         """Asked when somebody wants a rebalance (``apportion nudge``): whether it was taken."""
@@ -95,9 +95,11 @@ class LagFeed:
         return self
 
     def close(self) -> None:
-        """Stop; does not wait for a fetch that is on its way. The thread ends, and closes its connections."""
+        """Stop; does not wait for a fetch that is on its way: its thread, if it has one, closes the connections."""
         self._over.set()
         self._wake.set()
+        if self._thread is None:
+            self._disconnect()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -162,8 +164,8 @@ class LagFeed:
             self.refresh()
             wake.wait(self.every_s)
         # After a later start its thread fetches with the same client, and will close it.
-        if over is self._over and (close := getattr(self._fetch, "close", None)) is not None:
-            close()
+        if over is self._over:
+            self._disconnect()
 
 
 def kafka_offsets(**settings: Any) -> Fetch:
