@@ -19,6 +19,7 @@ from apportion.assignors import find
 from apportion.errors import Unavailable
 from apportion.governing.governor import CLASS, Governed, without_class
 from apportion.governing.rules_file import FactRule, GroupRule, read_rules
+from apportion.model.group_json import read_group
 from apportion.sources import live
 from apportion.sources.cluster import Cluster, connect
 from apportion.testing.broker import Broker
@@ -167,11 +168,13 @@ def test_rules_are_read_from_a_file_and_mistakes_are_sentences(tmp_path: Path) -
         '[[group.facts]]\nfact = "warmth"\nclient_id = "w.*"\nvalue = 3\n'
     )
     [rule] = read_rules(str(file))
-    raw = {"members": {"x": {"instance_id": "pod-0", "client_id": "w-c4"}, "y": {"client_id": "v"}}}
-    assert rule.with_facts(raw)["members"] == {
-        "x": {"instance_id": "pod-0", "client_id": "w-c4", "priority": 10, "capacity": 4, "facts": {"warmth": 3}},
-        "y": {"client_id": "v"},
-    }
+    members = {"x": {"instance_id": "pod-0", "client_id": "w-c4"}, "y": {"client_id": "v"}}
+    group = read_group({"topics": {"t": 1}, "members": {name: {"topics": ["t"], **of} for name, of in members.items()}})
+    facts = rule.with_facts(group).facts
+    assert {name: int(facts[name][group.members.index("x")]) for name in facts} == {
+        "priority": 10, "capacity": 4, "warmth": 3
+    }  # fmt: skip
+    assert facts["capacity"][group.members.index("y")] == 1
     for text, sentences in (
         ("[[group]]\nassignor = 'sticky'\n", "group 1"),
         ("[[group]]\nname = 'a'\nassignor = 'stiky'\n", "Maybe you meant 'sticky'"),

@@ -175,7 +175,7 @@ def test_a_governor_plans_what_the_strategy_plans_and_keeps_whole_what_it_keeps(
     strategy = apportion.find(name)
     raw = at_rest(name)
     group = read_group(raw)
-    planned = governed_plan(group, raw, GroupRule(re.compile("g"), strategy), 1)
+    planned = governed_plan(group, GroupRule(re.compile("g"), strategy), 1)
     [owners] = planned.owners.values()
     names = [planned.members[m].member_id if m >= 0 else None for m in owners]
     owner = apportion.plan(group, strategy).owner

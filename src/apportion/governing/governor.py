@@ -17,19 +17,20 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from apportion.acting.rule import decide
 from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
 from apportion.governing.heart import Heart
-from apportion.governing.plans import adopted, differences, governed_plan, outlook
+from apportion.governing.plans import adopted, differences, governed_plan, member_keys, outlook
 from apportion.governing.rules_file import GroupRule
 from apportion.governing.seen_group import Carried, GroupToGovern
 from apportion.model.group import Group
-from apportion.model.group_json import read_group
 from apportion.model.protocols import CLASSIC, CONSUMER
 from apportion.sighting.sighting import Sighting
 from apportion.sources.cluster import Cluster, patiently
 from apportion.wire import plan_text
-from apportion.wire.plan_text import ASSIGNOR, RELEASE, GovernedPlan, MemberKey, PlanPart
+from apportion.wire.plan_text import ASSIGNOR, RELEASE, GovernedPlan, PlanPart
 from apportion.wording import count
 
 INSTANCE: Final = "apportion-governor"
@@ -124,10 +125,10 @@ class Governor:
         heard = self._heard(seen.carried)
         if heard is not None:
             return heard
-        raw = self.rule.with_facts(seen.raw)
-        if not raw["members"]:
+        group = self.rule.with_facts(seen.sighting.group)
+        if not group.M:
             return Governed(time.time(), "empty")
-        governed = self._planned(read_group(raw), raw, seen)
+        governed = self._planned(group, seen)
         self._mark = seen.mark if governed.outcome == "unchanged" and seen.computed else None
         return governed
 
@@ -145,25 +146,25 @@ class Governor:
     def _number(self) -> int | None:
         return self._plan.number if self._plan else None
 
-    def _planned(self, group: Group, raw: Mapping[str, Any], seen: GroupToGovern) -> Governed:
+    def _planned(self, group: Group, seen: GroupToGovern) -> Governed:
         carried = seen.carried
-        plan = self.compute(governed_plan, group, raw, self.rule, self._next_number(carried))
+        plan = self.compute(governed_plan, group, self.rule, self._next_number(carried))
         if plan is None:
             return Governed(time.time(), "planning", members=group.M)
         if self._plan is None and "lag" in self.rule.assignor.goals:
-            plan = adopted(plan, raw)  # whoever governed before had a reason, and a new governor begins with a rest
-        why, sentences = self._why_not(plan, group, raw), tuple[str, ...]()
+            plan = adopted(plan, group)  # whoever governed before had a reason, and a new governor begins with a rest
+        why, sentences = self._why_not(plan, group), tuple[str, ...]()
         if self._plan is not None and why is not None:
             resolving = seen.by_expression and time.monotonic() - self._published_s < RESOLVED_S
-            why_other = self._not_followed(raw, carried) if seen.computed and not resolving else ""
+            why_other = self._not_followed(group, carried) if seen.computed and not resolving else ""
             if not why_other:
                 return Governed(time.time(), "unchanged", self._plan.number, 0, group.M, (why,) if why else ())
-            differs = differences(self._plan, raw)
+            differs = differences(self._plan, group)
             if time.monotonic() - self._published_s < AGAIN_S and not self._overtaken(carried):
                 return Governed(time.time(), "refused", self._plan.number, differs, group.M, (why_other,))
             plan, sentences = replace(self._plan, number=plan.number), (why_other,)
-        self._publish(plan, raw, carried)
-        self._said = Governed(time.time(), "published", plan.number, differences(plan, raw), group.M, sentences)
+        self._publish(plan, group, carried)
+        self._said = Governed(time.time(), "published", plan.number, differences(plan, group), group.M, sentences)
         return replace(self._said, outcome="publishing")
 
     # -- what became of the last plan ---------------------------------------------------------------------------------
@@ -197,17 +198,17 @@ class Governor:
         own, number = self._own_ids(), self._plan.number if self._plan else 0
         return [(seat, part) for seat, part in carried if seat["member_id"] not in own and part.number >= number]
 
-    def _not_followed(self, raw: Mapping[str, Any], carried: Carried) -> str:
+    def _not_followed(self, group: Group, carried: Carried) -> str:
         """Why the target, which was computed with our plan, is another one; "" if it is the plan's."""
         plan = self._plan
         numbers = {part.number for seat, part in carried if seat["member_id"] in self._own_ids()}
-        if plan is None or numbers != {plan.number} or not differences(plan, raw):
+        if plan is None or numbers != {plan.number} or not differences(plan, group):
             return ""
         if others := self._overtaken(carried):
             seat, part = max(others, key=lambda other: other[1].number)
             return f"{who(seat)} carries plan {part.number}, which the brokers follow"
         return (
-            f"the brokers have {count(differences(plan, raw), 'partition')} elsewhere than plan {plan.number}, which "
+            f"the brokers have {count(differences(plan, group), 'partition')} elsewhere than plan {plan.number}, which "
             "is carried: is apportion.plan.key.file on the brokers another key, or is "
             f"{self.instance_id} missing in apportion.plan.carriers, or is the class of another version?"
         )
@@ -228,10 +229,10 @@ class Governor:
             return f"{self.group} has classic members alone, and becomes classic again once no carrier is in it"
         return ""
 
-    def let_go(self, raw: Mapping[str, Any], carried: Carried) -> None:
+    def let_go(self, group: Group, carried: Carried) -> None:
         """Give the group back to uniform: the members that are named are let go."""
-        members = tuple(MemberKey(m, f.get("instance_id")) for m, f in sorted(raw["members"].items()))
-        self._publish(GovernedPlan(self._next_number(carried), RELEASE, members, (), {}), raw, carried)
+        release = GovernedPlan(self._next_number(carried), RELEASE, member_keys(group), (), {})
+        self._publish(release, group, carried)
 
     def leave(self, epoch: int = LEAVE) -> None:
         """Leave: the plan in the brokers' memory stays in force until the group changes hands.
@@ -244,7 +245,7 @@ class Governor:
         self.heart.wake(self.carriers)
         self.carriers, self._plan, self._said, self._mark = [], None, None, None
 
-    def _why_not(self, plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> str | None:
+    def _why_not(self, plan: GovernedPlan, group: Group) -> str | None:
         """Why the plan is not published: "" if it is the one that is carried; None if it will be."""
         was = self._plan
         if was is None or not all(carrier.joined for carrier in self.carriers):
@@ -255,9 +256,7 @@ class Governor:
         sizes = [{topic: len(owners) for topic, owners in governed.owners.items()} for governed in (was, plan)]
         if "lag" not in self.rule.assignor.goals or was.members != plan.members or sizes[0] != sizes[1]:
             return None  # somebody came or went, or a topic grew
-        decision = decide(
-            self.rule.acting, time.monotonic(), self._published_s, self._since_s, outlook(plan, group, raw)
-        )
+        decision = decide(self.rule.acting, time.monotonic(), self._published_s, self._since_s, outlook(plan, group))
         self._since_s = decision.since_s
         return None if decision.act else decision.why
 
@@ -265,7 +264,7 @@ class Governor:
         """Beyond all that are carried, by us or by others: those alone does the class compare."""
         return 1 + max([self._plan.number if self._plan else 0, *(part.number for _, part in carried)])
 
-    def _publish(self, plan: GovernedPlan, raw: Mapping[str, Any], carried: Carried) -> None:
+    def _publish(self, plan: GovernedPlan, group: Group, carried: Carried) -> None:
         self.carriers = self.carriers or [Carrier(self.group, self.instance_id, self.rule.convert)]
         self.published_at = time.time()
         texts = plan_text.texts(plan, self.carriers[0].member_id, self.key, self.published_at)
@@ -274,7 +273,8 @@ class Governor:
         free = (name for name in names if name not in taken)
         while len(self.carriers) < len(texts):
             self.carriers.append(Carrier(self.group, next(free), self.rule.convert))
-        self._topic = next(iter(raw["topics"]), self._topic)
+        there = np.flatnonzero(group.described).tolist()
+        self._topic = group.topics[there[0]] if there else self._topic
         for carrier, text in zip(self.carriers, texts, strict=False):
             carrier.carry(text, self._topic)
             self.heart.add(carrier)

@@ -3,64 +3,86 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from apportion.acting.rule import Outlook
-from apportion.arrays import NOBODY, Ints
+from apportion.arrays import NOBODY, Ints, ints
 from apportion.governing.rules_file import GroupRule
 from apportion.model.group import Group
 from apportion.planning import checked
-from apportion.sighting.governed import holders
 from apportion.strategy.traits import traits_of
 from apportion.wire import plan_text
 from apportion.wire.plan_text import PROMISES, TOPICS_WHOLE, GovernedPlan, MemberKey
 
+GONE: Final = -2
+"""In the place of a member: one that the plan names, and that the group has not."""
 
-def governed_plan(group: Group, raw: Mapping[str, Any], rule: GroupRule, number: int) -> GovernedPlan:
+
+def governed_plan(group: Group, rule: GroupRule, number: int) -> GovernedPlan:
     """The strategy's wishes for a group, in the plan's terms; topics with an unknown id are left out."""
     owner = checked(group, rule.assignor).owner
-    fields = raw["members"]
-    rank_of = {member: at for at, member in enumerate(sorted(group.members))}
-    members = tuple(MemberKey(m, fields[m].get("instance_id")) for m in sorted(group.members))
+    members, rank = member_keys(group), _ranks(group)
     promise = PROMISES.get(traits_of(rule.assignor).kept_whole, 0)
-    ranked = (
-        sorted(fields, key=lambda m: (_turn(fields[m].get("priority")), rank_of[m])) if promise & TOPICS_WHOLE else []
-    )
-    sizes: dict[str, dict[int, int]] = {}
-    for p, member in enumerate(owner.tolist()):
-        topic, partition = group.name_of(p)
-        sizes.setdefault(topic, {})[partition] = NOBODY if member == NOBODY else rank_of[group.members[member]]
-    ids = raw.get("topic_ids", {})
-    owners = {
-        plan_text.topic_id(ids[topic]): tuple(by_number.get(n, NOBODY) for n in range(max(by_number) + 1))
-        for topic, by_number in sizes.items()
-        if topic in ids
-    }
-    return GovernedPlan(number, promise, members, tuple(rank_of[m] for m in ranked), owners)
+    # The highest priority first; members without one, the lowest number, come last, as in ``failover``.
+    turns = sorted(range(group.M), key=lambda m: (-int(group.priority[m]), int(rank[m])))
+    ranked = tuple(int(rank[m]) for m in turns) if promise & TOPICS_WHOLE else ()
+    return GovernedPlan(number, promise, members, ranked, _places(group, owner))
 
 
-def _turn(priority: int | None) -> tuple[bool, int]:
-    """The highest priority first; members without one come last, as in ``failover``."""
-    return priority is None, -(priority or 0)
+def member_keys(group: Group) -> tuple[MemberKey, ...]:
+    """The members as a plan names them, in the order of their ids."""
+    return tuple(MemberKey(*pair) for pair in sorted(zip(group.members, group.instance_ids, strict=True)))
 
 
-def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook:
-    """The plan's effect on the heaviest member, in messages left to read for each of its capacity."""
+def _ranks(group: Group) -> Ints:
+    """(M,) each member's place in a plan."""
+    rank = np.empty(group.M, dtype=np.int64)
+    rank[sorted(range(group.M), key=group.members.__getitem__)] = np.arange(group.M)
+    return rank
+
+
+def _places(group: Group, owner: Ints) -> dict[bytes, tuple[int, ...]]:
+    """A plan's owners: topic id to the place of each partition's member, -1 nobody or no such partition."""
+    place = np.append(_ranks(group), NOBODY)[owner]
+    owners = {}
+    for t, topic in enumerate(group.topics):
+        mine = group.partitions(t)
+        if topic in group.topic_ids and len(number := group.number[mine]):
+            row = np.full(int(number.max()) + 1, NOBODY)
+            row[number] = place[mine]
+            owners[plan_text.topic_id(group.topic_ids[topic])] = tuple(row.tolist())
+    return owners
+
+
+def planned_owner(plan: GovernedPlan, group: Group) -> Ints:
+    """(P,) the member that the plan wants, -1 nobody; ``GONE`` if it left the group."""
+    at = {member: m for m, member in enumerate(group.members)}
+    member = ints([*(at.get(key.member_id, GONE) for key in plan.members), NOBODY])
     owner = np.full(group.P, NOBODY)
-    ids, at = raw.get("topic_ids", {}), {member: number for number, member in enumerate(group.members)}
-    for p in range(group.P):
-        topic, number = group.name_of(p)
-        places = plan.owners.get(plan_text.topic_id(ids[topic]), ()) if topic in ids else ()
-        owner[p] = (
-            at[plan.members[places[number]].member_id] if number < len(places) and places[number] >= 0 else NOBODY
-        )
+    for t, topic in enumerate(group.topics):
+        mine = group.partitions(t)
+        row = plan.owners.get(plan_text.topic_id(group.topic_ids[topic]), ()) if topic in group.topic_ids else ()
+        known = group.number[mine] < len(row)
+        owner[mine][known] = member[ints(row)[group.number[mine][known]]]
+    return owner
+
+
+def _held(group: Group) -> Ints:
+    """(P,) the member that says it holds each partition; -1 none."""
+    held = np.full(group.P, NOBODY)
+    held[group.claims.partition] = group.claims.member
+    return held
+
+
+def outlook(plan: GovernedPlan, group: Group) -> Outlook:
+    """The plan's effect on the heaviest member, in messages left to read for each of its capacity."""
+    owner = planned_owner(plan, group)
 
     def loads(owners: Ints) -> Any:
-        held = owners != NOBODY
+        held = owners >= 0
         return np.bincount(owners[held], group.lag[held], group.M) / group.capacity
 
     before, after = loads(group.owner), loads(owner)
@@ -70,28 +92,15 @@ def outlook(plan: GovernedPlan, group: Group, raw: Mapping[str, Any]) -> Outlook
     return Outlook(float(before.max()), float(after.max()), least, heaviest, moves, in_seconds=False)
 
 
-def differences(plan: GovernedPlan, raw: Mapping[str, Any]) -> int:
+def differences(plan: GovernedPlan, group: Group) -> int:
     """Partitions that the plan wants elsewhere than they are."""
-    names = [key.member_id for key in plan.members]
-    ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
-    held = holders(raw["members"])
-    return sum(
-        position != NOBODY and held.get((ids[topic_id], p)) != names[position]
-        for topic_id, places in plan.owners.items()
-        if topic_id in ids
-        for p, position in enumerate(places)
-    )
+    planned = planned_owner(plan, group)
+    return int(((planned != NOBODY) & (planned != _held(group))).sum())
 
 
-def adopted(plan: GovernedPlan, raw: Mapping[str, Any]) -> GovernedPlan:
+def adopted(plan: GovernedPlan, group: Group) -> GovernedPlan:
     """The plan with the owners that are there now, if each of its partitions has one and they share as evenly."""
-    place_of = {key.member_id: place for place, key in enumerate(plan.members)}
-    ids = {plan_text.topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
-    held = holders(raw["members"])
-    owners = {
-        topic_id: tuple(place_of.get(held.get((ids[topic_id], p), ""), NOBODY) for p in range(len(places)))
-        for topic_id, places in plan.owners.items()
-    }
+    owners = _places(group, _held(group))
     pairs = [pair for topic_id, wanted in plan.owners.items() for pair in zip(owners[topic_id], wanted, strict=True)]
     if any(now == NOBODY != then for now, then in pairs):
         return plan

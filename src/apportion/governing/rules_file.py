@@ -20,21 +20,24 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
 
 from apportion.acting import Acting
 from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput
+from apportion.model.facts import MEMBER_FIELDS, UNSET, Fact
+from apportion.model.group import Group
 from apportion.planning import strategy_of
 from apportion.strategy.assignor import Assignor
 
 BY_LAG_ALONE: Final = Acting(hold_s=30.0, rest_s=300.0)
 """A governor knows lags and no speeds, so that it cannot tell who keeps up: it waits longer."""
-OWN_FIELDS: Final = ("priority", "capacity")
-"""Facts that group.json has fields of their own for; others stand under ``facts``."""
+ANY: Final = Fact(UNSET, UNSET + 1, 2**63 - 1)
+"""The bounds of a fact that any strategy may ask for."""
 IDS: Final = ("instance_id", "client_id")
 
 
@@ -53,9 +56,10 @@ class FactRule:
     pattern: re.Pattern[str]
     value: int | None = None
 
-    def of(self, member: Mapping[str, Any]) -> int | None:
-        """The fact of a member of group.json; None if the rule is not about it."""
-        whole = str(member.get(self.by) or "")
+    def of(self, group: Group, m: int) -> int | None:
+        """The fact of a member; None if the rule is not about it."""
+        ids = group.client_ids if self.by == "client_id" else group.instance_ids
+        whole = (ids[m] if ids else "") or ""
         match = self.pattern.fullmatch(whole)
         if match is None or self.value is not None:
             return None if match is None else self.value
@@ -64,6 +68,13 @@ class FactRule:
             matched = f"{number!r} in {self.by} {whole!r}"
             raise BadInput(f"fact {self.fact}", matched, "brackets that find a whole number, or a value")
         return int(number)
+
+    def check(self, group: Group, m: int, value: int) -> int:
+        """The value, if the fact may have it."""
+        own = MEMBER_FIELDS.get(self.fact)
+        where = f"members.{group.members[m]}.{self.fact if own else f'facts.{self.fact}'}"
+        (own or ANY).check(where, value)
+        return value
 
 
 @dataclass(frozen=True)
@@ -82,18 +93,19 @@ class GroupRule:
     acting: Acting = BY_LAG_ALONE
     convert: bool = False
 
-    def with_facts(self, raw: Mapping[str, Any]) -> dict[str, Any]:
-        """group.json with the members' facts; the first rule that is about a member counts."""
-        members = {}
-        for member_id, fields in raw["members"].items():
-            fact_values: dict[str, Any] = {}
-            for rule in self.facts:
-                value = rule.of(fields) if rule.fact not in fact_values else None
+    def with_facts(self, group: Group) -> Group:
+        """The group with its members' facts; the first rule that is about a member counts."""
+        facts = dict(group.facts)
+        told = set[tuple[str, int]]()
+        for rule in self.facts:
+            values = facts.get(rule.fact, np.full(group.M, UNSET)).copy()
+            for m in range(group.M):
+                value = None if (rule.fact, m) in told else rule.of(group, m)
                 if value is not None:
-                    fact_values[rule.fact] = value
-            own = {name: fact_values.pop(name) for name in OWN_FIELDS if name in fact_values}
-            members[member_id] = {**fields, **own, **({"facts": fact_values} if fact_values else {})}
-        return {**raw, "members": members}
+                    values[m] = rule.check(group, m, value)
+                    told.add((rule.fact, m))
+            facts[rule.fact] = values
+        return replace(group, facts=facts)
 
 
 def read_rules(path: str) -> tuple[GroupRule, ...]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from apportion.model.group_json import group_to_dict
 from apportion.model.protocols import CONSUMER
 from apportion.sighting.sighting import Sighting
 from apportion.sources.cluster_round import DescribedGroup, Round
@@ -50,11 +49,6 @@ class GroupToGovern:
             for m, fields in facts["members"].items()
         }
         return sighted(replace(self.group, facts={**facts, "members": members}), self.look.topics, {})
-
-    @cached_property
-    def raw(self) -> dict[str, Any]:
-        """The same as group.json, to which rules add members' facts."""
-        return group_to_dict(self.sighting.group)
 
     @property
     def by_expression(self) -> bool:

@@ -207,22 +207,23 @@ class Governing:
         Raises
             Unavailable: the cluster does not answer, or refuses.
         """
-        ends_s, governor, said = time.monotonic() + PATIENCE_S, None, ""
+        ends_s, governor, said = time.monotonic() + PATIENCE_S, None, list[str]()
         while time.monotonic() < ends_s:
             seen = look(self.looks, lambda admin: GovernedLook(admin, self.selection))
             if name not in seen.groups:
                 return f"there is no group {name}" if seen.listed(name) else f"{name}: its coordinator does not answer"
             group = GroupToGovern(seen.groups[name], seen, asks_lag=False)
+            members = sorted(group.sighting.group.members)
             if governor is None:
                 if other := _living(group.carried):
                     return f"{who(other)} governs {name}: end it first; if it is dead, wait for the end of its session"
                 governor = Governor(self.heart, name, self.selection.rules[0], self.key)
-                governor.let_go(group.raw, group.carried)
+                governor.let_go(group.sighting.group, group.carried)
             elif self._released(governor, group):
                 return ""
-            elif said and said != str(sorted(group.raw["members"])):
-                governor.let_go(group.raw, group.carried)
-            said = str(sorted(group.raw["members"]))
+            elif said and said != members:
+                governor.let_go(group.sighting.group, group.carried)
+            said = members
             time.sleep(TICK_S * 3)
         if governor is not None:
             governor.leave(LEAVE)
@@ -237,7 +238,7 @@ class Governing:
         carriers = {carrier.member_id for carrier in governor.carriers}
         named = governor.named
         carried = any(seat["member_id"] in carriers for seat, _ in seen.carried)
-        if not carried or named is None or named != set(seen.raw["members"]):
+        if not carried or named is None or named != set(seen.sighting.group.members):
             return False
         leaving = list(governor.carriers)
         governor.leave(LEAVE)

@@ -55,16 +55,6 @@ class CarriedPlan:
         }
 
 
-def holders(members: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, int], str]:
-    """(topic, partition) to the member that says it holds it, of members as group.json has them."""
-    return {
-        (topic, p): member
-        for member, fields in members.items()
-        for topic, numbers in fields.get("owned", {}).items()
-        for p in numbers
-    }
-
-
 def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan | None:
     """The plan of a group's carriers, compared with group.json; None if it carries none, or was let go."""
     number = max((part.number for part in carried), default=0)
@@ -75,7 +65,7 @@ def governed(raw: Mapping[str, Any], carried: Sequence[PlanPart]) -> CarriedPlan
     digest_of = {m: MemberKey(m, fields.get("instance_id")).digest(parts[0].salt) for m, fields in members.items()}
     by_digest = {digest: m for m, digest in digest_of.items()}
     names = {topic_id(text): topic for topic, text in raw.get("topic_ids", {}).items()}
-    held = holders(members)
+    held = {(topic, p): m for m, fields in members.items() for topic, ids in fields["owned"].items() for p in ids}
     differs: dict[tuple[str, int], str] = {}
     for part in parts:
         planned = [by_digest.get(digest) for digest in part.digests]
