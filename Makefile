@@ -71,7 +71,7 @@ chaos: setup ## members and tasks join, leave, freeze and die for a long while o
 	@$(PY) -m tests.clients.freezing --runs 30
 
 plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/trouble.md
-	@$(PY) -m tools.plain_clients
+	@$(PY) -m bench.plain_clients
 
 nightly: setup ## simulate 100,000 faults, and each fault at each request of small worlds: make nightly SEED=1
 	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --faults 100000 --seed $(SEED)

@@ -23,8 +23,10 @@ TOOK_S: dict[str, float] = defaultdict(float)
 """File of tests to the seconds that its tests took, of all workers."""
 DURATIONS = Path(__file__).with_name("durations.json")
 """Seconds of each file in the last run of CI: it writes them anew (``APPORTION_DURATIONS=1``)."""
+KEPT_S = 3.0
+"""Files that took less are not worth a line there."""
 NEW_TEST_S = 0.2
-"""What a test of a file that is not there yet is thought to take."""
+"""What a test of a file that is not there is thought to take."""
 
 
 @pytest.fixture
@@ -146,7 +148,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Where everything must run, a skipped test or module is a failed run."""
     worker = getattr(session.config, "workeroutput", None)
     if worker is None and os.environ.get("APPORTION_DURATIONS") == "1":
-        seconds = {name: round(took) for name, took in sorted(TOOK_S.items()) if took >= 1}
+        seconds = {name: round(took) for name, took in sorted(TOOK_S.items()) if took >= KEPT_S}
         DURATIONS.write_text(json.dumps(seconds, indent=0) + "\n", encoding="utf-8")
     if worker is not None:
         worker["skipped"] = SKIPPED

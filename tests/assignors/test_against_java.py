@@ -1,11 +1,13 @@
 """Sticky is never worse than Kafka's own sticky assignor or kafka-python's, and the table of how often they are worse.
 
-Better means: fairer; as fair and fewer rack misses; as fair and near and fewer moves. Run with ``-s`` to see the table.
+By default 2,000 random groups; with APPORTION_THOROUGH=1 10,000. Better means: fairer; as fair and fewer rack misses;
+as fair and near and fewer moves. Run with ``-s`` to see the table.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,8 +22,9 @@ from apportion.testing.peers import JavaAssignors
 from . import sticky_judge as judge
 from .sticky_groups import random_group
 
-GROUPS = 10_000
-SMALLER = 1_500
+THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
+GROUPS = 10_000 if THOROUGH else 2_000
+SMALLER = 1_500 if THOROUGH else 300
 ORDER = ("balance", "racks", "moves")
 Assignment = Mapping[str, Mapping[str, list[int]]]
 
@@ -76,7 +79,7 @@ def show(title: str, rows: Mapping[str, Counter[str]]) -> None:
 
 
 @pytest.mark.timeout(900)  # 20 s of computing, but machines are shared
-def test_on_ten_thousand_groups_sticky_is_never_worse_than_kafkas_own(kafka: JavaAssignors) -> None:
+def test_on_thousands_of_groups_sticky_is_never_worse_than_kafkas_own(kafka: JavaAssignors) -> None:
     groups = [random_group(random.Random(seed), gaps=False) for seed in range(GROUPS)]
     answers = kafka.ask_all({"assignor": "sticky", "group": raw} for raw in groups)
     rows = table(groups, [answer.get("assignment") for answer in answers])

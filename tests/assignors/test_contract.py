@@ -21,7 +21,7 @@ from apportion.testing.groups import many_groups, shuffled
 
 @pytest.mark.parametrize("name", apportion.known())
 def test_every_known_strategy_keeps_its_promises(name: str) -> None:
-    check_assignor(apportion.find(name), groups=few(300))
+    check_assignor(apportion.find(name), groups=few(150))
 
 
 SETTINGS: dict[str, list[dict[str, Any]]] = {

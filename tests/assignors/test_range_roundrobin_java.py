@@ -1,4 +1,4 @@
-"""Range and round robin give what Kafka's own assignors give, member by member, on five thousand random groups each."""
+"""Range and round robin give what Kafka's own assignors give, member by member, on thousands of random groups."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def kafka(jars: str) -> Iterator[JavaAssignors]:
 
 
 def groups(seed: int) -> list[dict[str, Any]]:
-    return [*many_groups(4000, seed, EVERYTHING), *many_groups(1000, seed, BIGGER)]
+    return [*many_groups(1000, seed, EVERYTHING), *many_groups(300, seed, BIGGER)]
 
 
 @pytest.mark.parametrize(("name", "seed"), [("range", 1), ("roundrobin", 2)])
-def test_five_thousand_random_groups_come_out_as_kafkas_own(kafka: JavaAssignors, name: str, seed: int) -> None:
+def test_random_groups_come_out_as_kafkas_own(kafka: JavaAssignors, name: str, seed: int) -> None:
     asked = groups(seed)
     said = kafka.assign_all((name, group) for group in asked)
     racked = 0
@@ -36,4 +36,4 @@ def test_five_thousand_random_groups_come_out_as_kafkas_own(kafka: JavaAssignors
         ours = plan.assignment
         assert ours == {member: {t: ps for t, ps in sorted(theirs[member].items()) if ps} for member in ours}, group
         racked += plan.group.racks is not None and plan.group.racks.known
-    assert racked > 1000, "enough groups have racks on both sides"
+    assert racked > 250, "enough groups have racks on both sides"

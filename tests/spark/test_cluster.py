@@ -184,23 +184,6 @@ def test_a_driver_that_is_killed_at_any_stage_leaves_whole_tables_and_the_next_b
         check_next_build(here, s3, one, expected)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("stage", list(TABLES))
-def test_a_driver_killed_while_it_makes_a_table_leaves_whole_ones(
-    here: Any, s3: S3Server, expected: dict[str, list[str]], half_built: str, stage: str
-) -> None:
-    """The same with a driver of its own for each stage, killed there."""
-    place = copied(s3, half_built, f"died-{stage.replace('/', '-')}")
-    before = published(here, s3, place)
-    child = start(BUILD, s3.environment, "s3a://lake/dump", f"s3a://lake/{place}")
-    lines_until(child, f"making {stage}")
-    time.sleep(random.Random().uniform(0, 2))
-    os.killpg(child.pid, signal.SIGKILL)
-    processes.end(child)
-    check_readers(here, s3, place, before, expected)
-    check_next_build(here, s3, place, expected)
-
-
 def check_readers(
     here: Any, s3: S3Server, place: str, before: dict[str, list[str]], after: dict[str, list[str]]
 ) -> None:

@@ -1,6 +1,6 @@
 """What the Kafka clients do without us in the scenarios of docs/trouble.md: make plain-clients.
 
-``python -m tools.plain_clients [NAME ...]`` runs some. A line for each scenario and client, as it was seen on a real
+``python -m bench.plain_clients [NAME ...]`` runs some. A line for each scenario and client, as it was seen on a real
 broker. Each runs in a process of its own, since some hang or end it: after two minutes it is called hanging.
 """
 
@@ -588,7 +588,7 @@ def main(words: Sequence[str]) -> int:
 
 def _alone(address: str, name: str, client: str) -> str:
     """What one scenario says in a process of its own."""
-    command = [sys.executable, "-m", "tools.plain_clients", "--at", address, name, client]
+    command = [sys.executable, "-m", "bench.plain_clients", "--at", address, name, client]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S, check=False)
     except subprocess.TimeoutExpired:
