@@ -318,3 +318,15 @@ def test_members_that_a_text_counts_are_counted_in_the_list() -> None:
 
 def test_what_is_not_known_of_a_text_without_owners_is_named() -> None:
     assert "! The lag of t(1) is not known." in on("describe", "no-owner-unknown").out
+
+
+def test_a_fault_of_the_input_does_not_hide_that_the_strategy_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Not a group\n")
+    done = run_here("plan", str(tmp_path / "README.md"), "-A", "stiky")
+    assert done.code == 2
+    file, strategy = done.err.splitlines()
+    assert "README.md: found '# Not a group" in file
+    assert "no assignor is named 'stiky'" in strategy
+    assert "Maybe you meant 'sticky'" in strategy
+    group = run_here("plan", str(tmp_path / "README.md"), "-A", "sticky")
+    assert len(group.err.splitlines()) == 1

@@ -66,7 +66,7 @@ class Played:
         yield self.cluster
         self.say("-- the connection is closed")
 
-    def _look(self, cluster: object) -> Round:
+    def _look(self, cluster: object, _: object) -> Round:
         assert cluster is self.cluster
         if isinstance(self._round, ApportionError):
             raise self._round

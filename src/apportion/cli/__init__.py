@@ -96,13 +96,30 @@ def _run(arguments: Sequence[str]) -> int:
         from apportion.cli.completion import complete
 
         return complete(arguments[1:])
-    return int(command(name).run(parser_of(name).read(arguments[1:])))
+    args = parser_of(name).read(arguments[1:])
+    try:
+        return int(command(name).run(args))
+    except ApportionError as error:
+        _name_strategy_too(error, getattr(args, "assignor", None))
+        raise
+
+
+def _name_strategy_too(error: ApportionError, assignor: str | None) -> None:
+    """A fault of the input must not hide that the strategy is not there either."""
+    from apportion.strategy.registry import known
+
+    if assignor is not None and assignor not in known():
+        unknown = str(UnknownName("assignor", assignor, known()))
+        if unknown != str(error):
+            error.add_note(unknown)
 
 
 def complain(error: Exception) -> int:
     """One sentence on standard error, and the exit code for this error."""
     if isinstance(error, ApportionError):
-        return _say(str(error), WRONG)
+        for sentence in (str(error), *getattr(error, "__notes__", ())):
+            _say(sentence, WRONG)
+        return WRONG
     if isinstance(error, MemoryError):
         return _say(f"this input needs more memory than there is ({str(error) or 'no more to get'}).", WRONG)
     if isinstance(error, OSError):

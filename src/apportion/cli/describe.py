@@ -43,6 +43,7 @@ def add_arguments(parser: Parser) -> None:
     )
     source.add_group_choice(parser)
     parser.add_argument("--all-groups", action="store_true", help="every group of the live cluster")
+    source.add_checkpoints(parser)
     for view, meaning in (
         ("offsets", "one row per partition"),
         ("members", "one row per member"),

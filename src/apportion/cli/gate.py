@@ -107,7 +107,12 @@ def run(args: argparse.Namespace) -> int:
 def _exceeded(
     limits: Limits, facts: dict[str, Any], sighting: Sighting | None, src: source.Source
 ) -> list[dict[str, Any]]:
-    """The breaches. BadInput if there are none and the input leaves some open; it names the unread parts first."""
+    """The limits that are breached, each with its figure.
+
+    Raises
+        BadInput: a figure is unknown; or no limit is breached and a part of the input was not read or contradicts
+        another. An unread part is named first.
+    """
     from apportion import policies
 
     try:

@@ -47,6 +47,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--catch-up", metavar="S", type=amount, help="with --capacity: also read the lag within this many seconds"
     )
+    source.add_checkpoints(parser)
     parser.add_argument("--no-tail", action="store_true", help="do not read __consumer_offsets")
     shown = parser.add_argument_group("metrics")
     shown.add_argument(
@@ -110,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),
         otlp_endpoint=otlp_endpoint, catch_up_s=args.catch_up,
-        source=source.reach(args),
+        source=source.reach(args), checkpoints=tuple(args.checkpoints),
     )  # fmt: skip
 
     def started(port: int) -> None:

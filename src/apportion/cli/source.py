@@ -49,6 +49,14 @@ def add_group_choice(parser: Parser) -> None:
     add_connection(parser)
 
 
+def add_checkpoints(parser: Parser) -> None:
+    """``--checkpoint``: Spark's streaming queries, which are no groups."""
+    parser.add_argument(
+        "--checkpoint", metavar="DIR", dest="checkpoints", action="append", default=[],
+        help="a Spark streaming query, by its checkpoint folder on this machine; may be given more than once",
+    )  # fmt: skip
+
+
 def add_subscribe(parser: Parser) -> None:
     """``--subscribe``: the members' topics, if a text does not name them."""
     parser.add_argument(
@@ -302,13 +310,15 @@ class LiveCluster(Source):
         args, everything = self.args, getattr(self.args, "all_groups", False)
         if everything and args.groups:
             raise Usage("apportion", "--group and --all-groups were given: choose one")
-        if not everything and not args.groups:
+        checkpoints = getattr(args, "checkpoints", [])
+        if not everything and not args.groups and not checkpoints:
             raise Usage(
                 "apportion", "which group? give --group GROUP" + (" or --all-groups" if "all_groups" in args else "")
             )
         server, refused = connection(args), list[str]()
         with progress.slow(f"asking {server.bootstrap}", waits_for=server.bootstrap):
-            groups = live.groups(server, None if everything else args.groups, refused=refused)
+            names = None if everything else args.groups
+            groups = live.groups(server, names, refused=refused, checkpoints=checkpoints)
         if refused:
             them = "it" if len(refused) == 1 else "them"
             tell(f"without {some_of(refused)}: this user may not look at {them} (ACL Describe on the group)")
@@ -566,7 +576,8 @@ def is_live(args: argparse.Namespace) -> bool:
     Also an empty one: where a script's variable was not set, standard input was not meant.
     """
     given = [getattr(args, name) for name in CONNECTION]
-    if any(option is not None for option in given) or getattr(args, "all_groups", False):
+    asked = getattr(args, "all_groups", False) or getattr(args, "checkpoints", [])
+    if asked or any(option is not None for option in given):
         return True
     from apportion.sources import config
 

@@ -24,7 +24,7 @@ MEASURES = ("moves", "kept", "load_min", "load_max", "load_squares", "rack_misse
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replayed:
-    """One generation: the strategy's plan, and the plan that was made then, by the same measures.
+    """One recorded generation: the strategy's plan, and the assignment that the group had, by the same measures.
 
     measures, then
         As in plan.json, of the strategy's target and of the real assignment. ``moves`` counts partitions that went

@@ -23,8 +23,8 @@ def page_row(switch: Switch) -> dict[str, Cell]:
     return {
         "Group": switch.group.name, "Answer": ANSWERS[switch.answer], "Protocol": switch.facts.kind or "unknown",
         "Most of a topic on one member now": percent(c["now"]), "after an upgrade": percent(c["online"]),
-        "started anew": percent(c["fresh"]), "Moved so far": history.get("recorded"),
-        **{f"under {name}": history.get(name) for name in brokers()},
+        "started anew": percent(c["fresh"]), "Moves so far": history.get("recorded"),
+        **{f"Moves under {name}": history.get(name) for name in brokers()},
         "Why": switch.advice[0] if switch.advice else None,
     }  # fmt: skip
 

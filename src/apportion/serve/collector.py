@@ -38,7 +38,7 @@ from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState, Snapshot
 from apportion.serve.tails import Tails
 from apportion.sources.cluster import Cluster, connect
-from apportion.sources.cluster_round import Round, look
+from apportion.sources.cluster_round import Look, Round, look
 from apportion.sources.config import Connection
 from apportion.sources.log_tails import Place, Tail, tails
 from apportion.sources.offsets_tail import OffsetsTail, TailRecord
@@ -129,7 +129,7 @@ class Collector:
         """Ask once, and publish the answer."""
         began = time.time()
         try:
-            seen = look(self._connected())
+            seen = look(self._connected(), lambda admin: Look(admin, self.settings.checkpoints))
         except ApportionError as wrong:
             self._disconnect()
             return self._failed(str(wrong).rstrip("."))

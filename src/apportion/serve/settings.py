@@ -37,6 +37,8 @@ class ServerSettings:
         Seconds in which what waits is to be read, for that number; None counts what comes in alone.
     source
         The options by which a command reaches the same cluster; "" proposes no command.
+    checkpoints
+        Folders of Spark's streaming queries.
     """
 
     interval_s: float = INTERVAL_S
@@ -51,6 +53,7 @@ class ServerSettings:
     otlp_endpoint: str | None = None
     catch_up_s: float | None = None
     source: str = ""
+    checkpoints: tuple[str, ...] = ()
 
     @property
     def labels_personal(self) -> bool:

@@ -8,6 +8,7 @@ rest goes on.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,13 +18,14 @@ from typing import Any, Final
 import numpy as np
 
 from apportion.arrays import UNKNOWN, Bools, Longs
-from apportion.errors import Unavailable
-from apportion.model.protocols import SHARE
+from apportion.errors import ApportionError, Unavailable
+from apportion.model.protocols import SHARE, SIMPLE
 from apportion.model.topic_columns import TopicColumns
 from apportion.sources import tasks_and_shares
 from apportion.sources.cluster import OFFSETS, Cluster, partition_of_group, sentences, topic_id_text
 from apportion.sources.group_descriptions import NOT_FOUND, facts_of, kind_of, reads, request
 from apportion.sources.nudge_commit import SUFFIX
+from apportion.sources.spark_checkpoint import progress
 
 GROUPS_AT_ONCE: Final = 500
 """Groups in one request for descriptions or committed offsets."""
@@ -98,6 +100,11 @@ class DescribedGroup:
     def topics(self) -> set[str]:
         """Those that it wants, and those that it committed."""
         return {*self.facts["wanted"], *(topic for topic, _ in self.committed)}
+
+
+def checkpoint_name(folder: str) -> str:
+    """How the group of a streaming query is called."""
+    return f"checkpoint:{os.path.basename(os.path.abspath(folder))}"
 
 
 def held_back(group: DescribedGroup, logs: Mapping[str, TopicLog]) -> dict[tuple[str, int], int]:
@@ -175,10 +182,14 @@ def look(cluster: Cluster, make: Callable[[Any], Look] | None = None) -> Round:
 
 
 class Look:
-    """The requests of one look, sent side by side if they do not need each other's answers."""
+    """The requests of one look, sent side by side if they do not need each other's answers.
 
-    def __init__(self, admin: Any) -> None:
-        self.admin, self.round = admin, Round()
+    checkpoints
+        Folders of Spark's streaming queries, each seen as a group that commits without members.
+    """
+
+    def __init__(self, admin: Any, checkpoints: Sequence[str] = ()) -> None:
+        self.admin, self.round, self.checkpoints = admin, Round(), checkpoints
         self.address: dict[int, str] = {}
 
     async def whole(self) -> Round:
@@ -202,6 +213,7 @@ class Look:
         for name, facts in described.items():
             if name in committed:
                 seen.groups[name] = DescribedGroup(name, self._at(nodes[name]), facts, committed[name])
+        self._queries()
         seen.at = time.time()
         await self._logs(self._of_interest(metadata.topics), racks)
         seen.ended = time.time()
@@ -293,6 +305,23 @@ class Look:
                 else:
                     committed[name] = _offsets(group)
         return committed
+
+    def _queries(self) -> None:
+        """The streaming queries, by their checkpoints."""
+        facts: dict[str, Any] = {
+            "state": None,
+            "protocol": SIMPLE,
+            "assignor": None,
+            "generation": None,
+            "members": {},
+            "wanted": set(),
+        }
+        for folder in self.checkpoints:
+            name = checkpoint_name(folder)
+            try:
+                self.round.groups[name] = DescribedGroup(name, "", {**facts, "notes": []}, progress(folder))
+            except ApportionError as wrong:
+                self._failed(wrong, f"nothing is known of {name}")
 
     # -- logs -------------------------------------------------------------------------------------------------------
 
@@ -440,6 +469,8 @@ _WORDS: Final = {
 
 def in_words(error: Any) -> str:
     """Why a broker did not report something, as the end of a sentence."""
+    if isinstance(error, ApportionError):
+        return str(error).rstrip(".")
     for kind in type(error).__mro__:
         if kind.__name__ in _WORDS:
             return _WORDS[kind.__name__]

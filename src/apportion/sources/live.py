@@ -20,7 +20,15 @@ from apportion.model.protocols import STREAMS
 from apportion.model.topic_columns import TopicColumns
 from apportion.sighting.sighting import Sighting
 from apportion.sources.cluster import Cluster, connect, patiently
-from apportion.sources.cluster_round import Committed, DescribedGroup, ListedGroup, Look, TopicLog, held_back
+from apportion.sources.cluster_round import (
+    Committed,
+    DescribedGroup,
+    ListedGroup,
+    Look,
+    TopicLog,
+    checkpoint_name,
+    held_back,
+)
 from apportion.sources.config import Connection
 from apportion.sources.log_tails import PLACES_MAX, Place, tails
 
@@ -32,8 +40,9 @@ _OF_SIGHTING: Final = (
 
 
 def groups(
-    connection: Connection, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None
-) -> list[Sighting]:
+    connection: Connection, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None,
+    checkpoints: Sequence[str] = (),
+) -> list[Sighting]:  # fmt: skip
     """The named groups in that order, or by name all that read topics.
 
     leave_out
@@ -41,21 +50,24 @@ def groups(
     refused
         Where all are asked for: takes the names of groups that are left out, since this user may not look at them. If
         it is not given, one such group is an error.
+    checkpoints
+        Folders of Spark's streaming queries, whose progress comes after the groups.
     Raises
         Unavailable: no broker answers, or it refuses. UnknownName: no group of that name. MissingExtra: no client.
     """
     with connect(connection.bootstrap, connection.properties) as cluster:
-        return read(cluster, names, leave_out, refused)
+        return read(cluster, names, leave_out, refused, checkpoints)
 
 
 def read(
-    cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None
-) -> list[Sighting]:
+    cluster: Cluster, names: Sequence[str] | None, leave_out: bool = False, refused: list[str] | None = None,
+    checkpoints: Sequence[str] = (),
+) -> list[Sighting]:  # fmt: skip
     """The named groups, or all, over a connection that is open: see ``groups``."""
     admin = cluster._admin
 
     def ask() -> _LookAtSome:
-        look = _LookAtSome(admin, names, refused is not None)
+        look = _LookAtSome(admin, names, refused is not None, checkpoints)
         admin._manager.run(look.whole)
         return look
 
@@ -63,7 +75,8 @@ def read(
     if look.undescribed:  # since it was listed it has ended, or gone over to another protocol
         look = patiently(cluster.bootstrap, ask)
     described = look.round.groups
-    chosen = sorted(described) if names is None else list(dict.fromkeys(names))
+    queries = [checkpoint_name(folder) for folder in checkpoints]
+    chosen = sorted(described) if names is None else list(dict.fromkeys([*names, *queries]))
     if not leave_out and (missing := [name for name in chosen if name not in described]):
         raise UnknownName("group", missing[0], sorted(look.listed - set(missing)))
     if refused is not None:
@@ -82,8 +95,10 @@ class _LookAtSome(Look):
         All groups that there are, and those of them that are asked for.
     """
 
-    def __init__(self, admin: Any, names: Sequence[str] | None, leave_refused: bool) -> None:
-        super().__init__(admin)
+    def __init__(
+        self, admin: Any, names: Sequence[str] | None, leave_refused: bool, checkpoints: Sequence[str] = ()
+    ) -> None:
+        super().__init__(admin, checkpoints)
         self.names, self.leave_refused = names, leave_refused and names is None
         self.listed: frozenset[str] = frozenset()
         self.chosen: Mapping[str, ListedGroup] = {}

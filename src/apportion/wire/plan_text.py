@@ -92,7 +92,7 @@ class GovernedPlan:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """All but the number: two plans of equal content want the same."""
+        """The plan without its number: plans with equal content give all members the same partitions."""
         return self.promise, self.members, self.rank, self.owners
 
 

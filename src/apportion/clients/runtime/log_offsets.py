@@ -95,7 +95,7 @@ class LogOffsets:
         return f"{start}: {self._open_transaction(TopicPartition(OFFSETS, partition_of_group(group, count)))}"
 
     def _open_transaction(self, pair: Any) -> str:
-        """The oldest transaction that is open in a partition, in words."""
+        """A sentence on the open transaction that begins first in a partition, or on why none is known."""
         topic = DescribeProducersRequest.TopicRequest(name=pair.topic, partition_indexes=[pair.partition])
         request = DescribeProducersRequest(topics=[topic])
         leader = self._cluster.leader_for_partition(pair)
