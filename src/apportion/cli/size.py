@@ -25,6 +25,8 @@ EXAMPLES = (
      "apportion size group.json --by lag --capacity 500 --catch-up 600"),
     ("at most 40 partitions a member, 3 to 12 members",
      "apportion size group.json --by partitions --capacity 40 --members 3..12"),
+    ("which pods should go if 8 are to stay, as a patch",
+     "apportion size group.json --by partitions --capacity 15 --members 8 --pods client-id -o json"),
 )  # fmt: skip
 
 
@@ -60,6 +62,11 @@ def add_arguments(parser: Parser) -> None:
         "--window", metavar="SECONDS", type=amount, default=None,
         help="seconds over which rates are measured if the input has a history (default: 600; a live cluster: 10)",
     )  # fmt: skip
+    parser.add_argument(
+        "--pods", metavar="RULE",
+        help="name the pods that should go, and their deletion costs for Kubernetes; RULE says what a member's pod\n"
+             "is called: instance-id, client-id or host, or client-id=REGEX, whose first group is the name",
+    )  # fmt: skip
     source.add_group_choice(parser)
     add_output(parser, PICTURES)
 
@@ -67,6 +74,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Size the group, and show the frontier with the advice."""
     from apportion.report import sizing as shown
+    from apportion.sizing.pods import pods
     from apportion.sizing.size import size
 
     src = source.Source.of(args)
@@ -78,9 +86,12 @@ def run(args: argparse.Namespace) -> int:
             group, takes, args.by, args.members, args.prefer, catch_up=args.catch_up, like=args.like,
             threads=args.threads,
         )  # fmt: skip
+    leaving = pods(result.advised, args.pods) if args.pods and result.advised else None
+    how += leaving.sentences if leaving else []
     if args.output == "json":
         document = result.to_dict()
-        emit_json({**document, "advice": " ".join([document["advice"], *how])})
+        named = {"pods": leaving.to_dict()} if leaving else {}
+        emit_json({**document, "advice": " ".join([document["advice"], *how]), **named})
         return 0
     if args.output == "html":
         emit_page([shown.page_data(sighting, result, how)], src.title)

@@ -27,7 +27,7 @@ from apportion.serve.end_times import AllEnds
 from apportion.serve.faults import Faults
 from apportion.serve.settings import ServerSettings
 from apportion.serve.snapshot import GroupState
-from apportion.sizing.size import size
+from apportion.sizing.size import Sizing, size
 
 AT_ONCE_S: Final = 1.0
 """Seconds for sizes within a round, where no thread works on them; the other groups' turn comes in later rounds."""
@@ -121,10 +121,25 @@ class Advisor:
 
 
 def advised(state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float | None = None) -> int | None:
-    """Members that the group's work needs, if a member takes so many messages a second; None if that is unknown.
+    """Members that the group's work needs, if a member takes so many messages a second; None if that is unknown."""
+    try:
+        sizing = sized(state, ends, capacity, catch_up_s)
+    except ApportionError:
+        return None
+    if sizing is None:
+        return None
+    return sizing.advised.members if sizing.advised else (sizing.group.M if sizing.total else sizing.bound)
+
+
+def sized(
+    state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float | None, members: int | None = None
+) -> Sizing | None:
+    """The group sized by the messages that come in; None if these are unknown, or nobody reads any.
 
     catch_up_s
         Seconds in which what waits is to be read besides; None counts what comes in alone.
+    members
+        How many there should be; None: as many as is best.
 
     A group without members is sized by the last subscriptions that it was seen with: what waits is not less for it.
     """
@@ -136,11 +151,8 @@ def advised(state: GroupState, ends: AllEnds, capacity: float, catch_up_s: float
     written = rates(ends.of(group), (state.seen - WINDOW_S) * 1000)
     if np.isnan(written).all() or not loads(group.owner, group.M).any():
         return None
-    try:
-        sizing = size(replace(group, weight=written), capacity, by="weight", catch_up=catch_up_s)
-        return sizing.advised.members if sizing.advised else (group.M if sizing.total else sizing.bound)
-    except ApportionError:
-        return None
+    span = None if members is None else (members, members)
+    return size(replace(group, weight=written), capacity, by="weight", members=span, catch_up=catch_up_s)
 
 
 def _with_offsets_of(group: Group, now: Group) -> Group:

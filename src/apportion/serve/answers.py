@@ -14,14 +14,15 @@ from functools import partial
 from typing import Any, Final
 
 from apportion.comparison import compare
-from apportion.errors import ApportionError, UnknownName
+from apportion.errors import ApportionError, BadInput, UnknownName
 from apportion.history.lag_time import of_readers
 from apportion.model.group_json import group_to_dict
 from apportion.model.protocols import OTHERS
 from apportion.report import lag_text, page, page_groups
 from apportion.report.group_list import found_by, row_of
+from apportion.serve.advice import sized
 from apportion.serve.collector import Collector
-from apportion.serve.end_times import SAMPLES
+from apportion.serve.end_times import SAMPLES, AllEnds
 from apportion.serve.exposition import EMPTY, Rendered
 from apportion.serve.lag_lines import lines, whole_line
 from apportion.serve.metrics import Renderer
@@ -32,6 +33,7 @@ from apportion.serve.switched import Switches
 from apportion.sighting import measures
 from apportion.sighting.key_owner import owner_of
 from apportion.sighting.oddities import WARN, member_labels
+from apportion.sizing.pods import pods
 
 Summaries = Mapping[str, dict[str, Any]]
 """Group to its row of the page's list."""
@@ -244,6 +246,25 @@ class Answers:
             raise UnknownName("group", name[:200], list(self.summaries))
         owner = owner_of(snapshot.groups[name].sighting, topic, key, partitioner)
         return to_json({"version": 1, **self._about(snapshot), "group": name, "topic": topic, **asdict(owner)})
+
+    def pods_json(self, name: str, rule: str) -> bytes:
+        """``/api/v1/groups/GROUP/pods``: which pods should go for the advised number of members, and every pod's cost.
+
+        Raises
+            UnknownName: no such group. BadInput: another rule, or no number of members is advised.
+        """
+        snapshot, settings = self.snapshot, self.settings
+        state = snapshot.groups.get(name)
+        if state is None:
+            raise UnknownName("group", name[:200], list(self.summaries))
+        sizing, members = None, state.advised_members
+        if settings.capacity is not None and members is not None:
+            sizing = sized(state, AllEnds(snapshot.ends), settings.capacity, settings.catch_up_s, members)
+        if sizing is None or sizing.advised is None:
+            raise BadInput(f"group {name[:200]}", "no advised number of members", "serve --capacity, and some rounds")
+        leaving = pods(sizing.advised, rule)
+        facts = {"members": state.group.M, "advised_members": members, **leaving.to_dict()}
+        return to_json({"version": 1, **self._about(snapshot), "group": name, **facts, "sentences": leaving.sentences})
 
     def switch_json(self) -> bytes:
         """``/api/v1/switch``: a row a group; ``waiting`` groups are not looked at yet, and the next call goes on."""

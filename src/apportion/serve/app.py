@@ -143,6 +143,8 @@ class Server:
         asked = dict(parse_qsl(query, keep_blank_values=True, encoding="latin-1"))  # a key is any bytes
         if name.endswith("/owner") and {"topic", "key"} <= asked.keys():
             return self._owner(name.removesuffix("/owner"), **asked)
+        if name.endswith("/pods") and "rule" in asked:
+            return await self._in_thread(lambda: self._pods(name.removesuffix("/pods"), asked["rule"]))
         body = await self._in_thread(lambda: self.answers.group_json(name))
         if body is None:
             return _refused(UnknownName("group", name[:200], list(self.answers.summaries)))
@@ -152,6 +154,13 @@ class Server:
         """The member that reads a key."""
         try:
             return _pieces(self.answers.owner_json(name, topic, key.encode("latin-1"), partitioner), "application/json")
+        except (BadInput, UnknownName) as wrong:
+            return _refused(wrong)
+
+    def _pods(self, name: str, rule: str) -> Response:
+        """Which pods should go."""
+        try:
+            return _pieces(self.answers.pods_json(name, rule), "application/json")
         except (BadInput, UnknownName) as wrong:
             return _refused(wrong)
 
