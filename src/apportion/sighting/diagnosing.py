@@ -172,7 +172,8 @@ def _paces(seen: Sighting, evidence: Evidence, times: LagTimes, whole: LagTime) 
         waiting = count(sum(times.lag[still & ~held].tolist()), "message waits", "messages wait")
         yield Finding(f"Nothing is read of {named(seen.group, still & ~held)}, though {waiting}.", WARN)
     elif not late.any():
-        return
+        if not whole.read:  # a window without a commit tells as little as one look
+            yield from _large(seen)
     elif _slower_than(whole.written, whole.read, evidence):
         paces = (
             f"{evidence.pace(whole.written or 0)} {evidence.unit} are written, {evidence.pace(whole.read or 0)} read"
@@ -248,6 +249,8 @@ def diagnose(seen: Sighting, evidence: Evidence) -> Diagnosis:
         return Diagnosis(CAUGHT_UP, f"It keeps up: {count(seen.total_lag, 'message')} unread, none of them old.")
     if not evidence.late.any():
         unclear = (times.to_read > 0) & (np.isnan(times.written) | np.isnan(times.read))
+        if not whole.read and any(_large(seen)):
+            unclear = times.to_read > 0
         if unclear.any():
             return unknown(seen, evidence, f"how fast {named(group, unclear)} is written and read")
         return Diagnosis(CAUGHT_UP, f"It keeps up: {count(seen.total_lag, 'message')} unread, none of them old.")
