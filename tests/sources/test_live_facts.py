@@ -41,7 +41,9 @@ def test_members_that_subscribe_by_one_expression_want_the_same() -> None:
     """As from the records: an idle member wants what another one with its expression was given, and no more."""
 
     def held(topics: str) -> dict[str, Any]:
-        return {"topic_partitions": [{"topic_name": topic, "partitions": [0]} for topic in topics.split()]}
+        return {
+            "topic_partitions": [{"topic_id": None, "topic_name": topic, "partitions": [0]} for topic in topics.split()]
+        }
 
     def member(name: str, expression: str | None, now: str = "", due: str = "") -> dict[str, Any]:
         known = dict.fromkeys(("instance_id", "client_id", "client_host", "rack_id"))

@@ -27,6 +27,8 @@ class BrokerAssigned(ABC):
         Member id to the body of its newest record.
     touched
         Offset of the last record that was taken.
+    names
+        Topics by id.
     """
 
     epoch: int | None = None
@@ -37,6 +39,7 @@ class BrokerAssigned(ABC):
     current: dict[str, Body] = field(default_factory=dict)
     touched: int = -1
     fresh: bool = True
+    names: Mapping[str, str] = field(default_factory=dict)
 
     GROUP: ClassVar[int]
     MEMBER: ClassVar[int]
@@ -102,6 +105,18 @@ class BrokerAssigned(ABC):
     @abstractmethod
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with their present partitions."""
+
+    def name_of(self, topic_id: str) -> str | None:
+        """A topic's name; partitions of topics without one are left out."""
+        return self.names.get(topic_id)
+
+    def held(self, entries: Iterable[Mapping[str, Any]] | None) -> Assigned:
+        """Partitions by topic name, ids ascending: the records have them unsorted."""
+        ids_of: dict[str, set[int]] = {}
+        for entry in entries or ():
+            if (name := self.name_of(entry["topicId"])) is not None:
+                ids_of.setdefault(name, set()).update(entry["partitions"])
+        return {name: tuple(sorted(ids)) for name, ids in sorted(ids_of.items()) if ids}
 
     @property
     def stands(self) -> bool:

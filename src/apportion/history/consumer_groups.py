@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from apportion.history import patterns
@@ -18,9 +18,7 @@ DEFAULT_ASSIGNOR: Final = "uniform"
 
 @dataclass
 class ConsumerRecords(BrokerAssigned):
-    """One consumer group; ``names`` are topics by id, and partitions of other ids are left out."""
-
-    names: Mapping[str, str] = field(default_factory=dict)
+    """One consumer group."""
 
     GROUP: ClassVar[int] = 3
     MEMBER: ClassVar[int] = 5
@@ -29,8 +27,7 @@ class ConsumerRecords(BrokerAssigned):
     CURRENT: ClassVar[int] = 8
 
     def _generation(self, event: GroupRecord, number: int) -> Generation:
-        members = self._members(self.targets, "topicPartitions")
-        return self._completed(event, number, CONSUMER, members, self.assignor)
+        return self._completed(event, number, CONSUMER, self.target_members(), self.assignor)
 
     @property
     def assignor(self) -> str | None:
@@ -42,23 +39,18 @@ class ConsumerRecords(BrokerAssigned):
         """The unknown facts about topics."""
         return patterns.of_members(body.get("subscribedTopicRegex") for body in self.members.values())
 
+    def target_members(self) -> tuple[GenerationMember, ...]:
+        """The members with the partitions that they are to have."""
+        return self._members(self.targets, "topicPartitions")
+
     def present_members(self) -> tuple[GenerationMember, ...]:
         """The members with their present partitions, not their targets."""
         return self._members(self.current, "assignedPartitions")
 
     def _members(self, table: Mapping[str, Body], lists: str) -> tuple[GenerationMember, ...]:
-        held = {member: self._held(table.get(member, {}).get(lists) or ()) for member in self.members}
+        held = {member: self.held(table.get(member, {}).get(lists)) for member in self.members}
         wide = self._by_expression(held)
         return tuple(_member(member, self.members[member], held[member], wide) for member in sorted(self.members))
-
-    def _held(self, entries: Iterable[Mapping[str, Any]]) -> Assigned:
-        """Assigned partitions by topic name, ids ascending: the records have them unsorted."""
-        ids_of: dict[str, list[int]] = {}
-        for entry in entries:
-            name = self.names.get(entry["topicId"])
-            if name is not None:
-                ids_of.setdefault(name, []).extend(entry["partitions"])
-        return {name: tuple(sorted(ids)) for name, ids in sorted(ids_of.items()) if ids}
 
     def _by_expression(self, held: Mapping[str, Assigned]) -> dict[str, set[str]]:
         """Regular expression to the topics that members with it hold or are to hold."""
@@ -67,7 +59,7 @@ class ConsumerRecords(BrokerAssigned):
             if body.get("subscribedTopicRegex"):
                 topics = wide.setdefault(body["subscribedTopicRegex"], set())
                 topics.update(held[member])
-                topics.update(self._held(self.targets.get(member, {}).get("topicPartitions") or ()))
+                topics.update(self.held(self.targets.get(member, {}).get("topicPartitions")))
         return wide
 
 

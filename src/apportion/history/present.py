@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from apportion.history.fold import Present
-from apportion.history.records import GenerationMember
+from apportion.history.records import GenerationMember, member_fields
 from apportion.history.steps import TopicEntries
 from apportion.model.protocols import STREAMS
 from apportion.model.topic_columns import TopicColumns
@@ -80,13 +80,6 @@ def _member(seat: GenerationMember, generation: int | None, existing: Mapping[st
     held = seat.assigned
     if existing is not None:
         held = {topic: tuple(p for p in ids if p in existing.get(topic, ())) for topic, ids in held.items()}
-    fields: dict[str, Any] = {
-        "instance_id": seat.instance_id,
-        "client_id": seat.client_id,
-        "host": seat.host,
-        "rack": seat.rack,
-        "topics": sorted(seat.topics),
-        "owned": {topic: sorted(ids) for topic, ids in sorted(held.items()) if ids} or None,
-        "generation": generation if held else None,
-    }
+    owned = {topic: sorted(ids) for topic, ids in sorted(held.items()) if ids}
+    fields = member_fields(seat, owned or None, generation if held else None) | {"topics": sorted(seat.topics)}
     return {name: value for name, value in fields.items() if value is not None}

@@ -6,7 +6,7 @@ the epoch of the classic generation), and all records of a group are in one part
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Final
@@ -75,6 +75,16 @@ class GenerationMember:
     def identity(self) -> str:
         """Who it is across restarts: a static member is its instance, a dynamic one its member id."""
         return self.member_id if self.instance_id is None else "instance " + self.instance_id
+
+
+def member_fields(
+    seat: GenerationMember, held: Mapping[str, Sequence[int]] | None, generation: int | None
+) -> dict[str, Any]:
+    """A member as ``build`` takes it."""
+    return {
+        "instance_id": seat.instance_id, "client_id": seat.client_id, "host": seat.host, "rack": seat.rack,
+        "topics": seat.topics, "owned": held, "generation": generation,
+    }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,19 +6,16 @@ present and no generations. How far it has read stands in ``__share_group_state`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 from apportion.history.broker_assigned import BrokerAssigned, member_of
-from apportion.history.records import Assigned, GenerationMember
+from apportion.history.records import GenerationMember
 
 
 @dataclass
 class ShareRecords(BrokerAssigned):
-    """One share group; ``names`` are topics by id, without which a topic has its id as name."""
-
-    names: Mapping[str, str] = field(default_factory=dict)
+    """One share group."""
 
     GROUP: ClassVar[int] = 11
     MEMBER: ClassVar[int] = 10
@@ -35,15 +32,13 @@ class ShareRecords(BrokerAssigned):
                 set(body.get("subscribedTopicNames") or ()),
                 {},
                 roles={
-                    "shared": self._held(self.current.get(member, {}).get("assignedPartitions") or ()),
-                    "target": self._held(self.targets.get(member, {}).get("topicPartitions") or ()),
+                    "shared": self.held(self.current.get(member, {}).get("assignedPartitions")),
+                    "target": self.held(self.targets.get(member, {}).get("topicPartitions")),
                 },
             )
             for member, body in sorted(self.members.items())
         )
 
-    def _held(self, entries: Iterable[Mapping[str, Any]]) -> Assigned:
-        ids_of: dict[str, set[int]] = {}
-        for entry in entries:
-            ids_of.setdefault(self.names.get(entry["topicId"], entry["topicId"]), set()).update(entry["partitions"])
-        return {name: tuple(sorted(ids)) for name, ids in sorted(ids_of.items()) if ids}
+    def name_of(self, topic_id: str) -> str:
+        """A topic's name, or its id where that is not known."""
+        return self.names.get(topic_id, topic_id)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from apportion.arrays import NOBODY, Ints, ints
-from apportion.history.records import Generation, Width, counts_after
+from apportion.history.records import Generation, Width, counts_after, member_fields
 from apportion.model.build import build, find_partitions
 from apportion.model.group import Claims, Group
 from apportion.model.topic_columns import OFFSETS, TopicColumns
@@ -117,18 +117,7 @@ def step(
         Keeps what is known of topics for other generations of the same ``topics``.
     """
     known = {} if described is None else described
-    members = {
-        seat.member_id: {
-            "instance_id": seat.instance_id,
-            "client_id": seat.client_id,
-            "host": seat.host,
-            "rack": seat.rack,
-            "topics": seat.topics,
-            "owned": seat.assigned,
-            "generation": generation.number,
-        }
-        for seat in generation.members
-    }
+    members = {seat.member_id: member_fields(seat, seat.assigned, generation.number) for seat in generation.members}
     for topic, n in counts.items():
         if (topic, n, offsets) not in known:
             known[topic, n, offsets] = _entries((topics or {}).get(topic, ()), n, offsets)

@@ -21,7 +21,7 @@ from apportion.assignors import Assignor, find, known
 from apportion.errors import BadInput
 from apportion.history.broker_tasks import standbys_of
 from apportion.history.predicted_targets import Score
-from apportion.history.records import Generation, GenerationMember, counts_after
+from apportion.history.records import Generation, GenerationMember, counts_after, member_fields
 from apportion.history.scenarios import AS_IS, REPLAY, ScenarioResult, sentence
 from apportion.history.steps import Step, follow
 from apportion.model.build import build
@@ -147,16 +147,8 @@ def _fields(member: GenerationMember, names: Sequence[str], generation: int) -> 
     for role in ("standby", "warmup"):
         for subtopology, ids in member.roles.get(role, {}).items():
             copies[subtopology] = sorted({*copies.get(subtopology, ()), *ids})
-    fields: dict[str, object] = {
-        "topics": list(names),
-        "owned": {subtopology: list(ids) for subtopology, ids in member.assigned.items()},
-        "generation": generation,
-        "host": member.process_id or member.identity,
-        "standby": copies,
-        "instance_id": member.instance_id,
-        "client_id": member.client_id,
-        "rack": member.rack,
-    }
+    fields = member_fields(member, member.assigned, generation)
+    fields |= {"topics": list(names), "host": member.process_id or member.identity, "standby": copies}
     return {field: value for field, value in fields.items() if value not in (None, {})}
 
 

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Final
 
 from apportion.errors import UnreadableBytes
-from apportion.history import patterns
+from apportion.history.consumer_groups import ConsumerRecords
+from apportion.model.protocols import CONSUMER
 from apportion.sighting.governed import governed
 from apportion.sources import tasks_and_shares
 from apportion.sources.cluster import topic_id_text
@@ -104,55 +105,31 @@ def _address(metadata: bytes) -> str | None:
 
 def consumer_facts(group: Mapping[str, Any]) -> dict[str, Any]:
     """ConsumerGroupDescribe about a KIP-848 group."""
-    members: dict[str, dict[str, Any]] = {}
     carriers = [(_seat(member), part) for member, part in readable(group["members"])]
     group = {**group, "members": [member for member in group["members"] if not carried_by(member)]}
-    # An expression is resolved by the broker; what all that subscribe by it are given is what we can know of it.
-    resolved: dict[str, set[str]] = {}
-    for member in group["members"]:
-        if member["subscribed_topic_regex"]:
-            lists = [*member["assignment"]["topic_partitions"], *member["target_assignment"]["topic_partitions"]]
-            names = {entry["topic_name"] for entry in lists if entry["partitions"]}
-            resolved.setdefault(member["subscribed_topic_regex"], set()).update(names)
-    for member in group["members"]:
-        owned = _by_topic((p["topic_name"], p["partitions"]) for p in member["assignment"]["topic_partitions"])
-        by_expression = resolved.get(member["subscribed_topic_regex"] or "", set())
-        members[member["member_id"]] = {
-            "instance_id": member["instance_id"],
-            "client_id": member["client_id"],
-            "host": member["client_host"],
-            "rack": member["rack_id"],
-            "topics": sorted({*member["subscribed_topic_names"], *by_expression}),
-            "owned": owned,
-        }
-    facts = {"state": group["group_state"], "protocol": "consumer", "assignor": group["assignor_name"] or None}
-    facts["notes"] = list(patterns.of_members(member["subscribed_topic_regex"] for member in group["members"]))
-    facts["carriers"], facts["carried"] = carriers, [part for _, part in carriers]
-    facts["targets"] = {
-        member["member_id"]: _by_topic(
-            (entry["topic_name"], entry["partitions"]) for entry in member["target_assignment"]["topic_partitions"]
-        )
-        for member in group["members"]
-    }
-    lists = [
-        member[field]["topic_partitions"]
-        for member in group["members"]
-        for field in ("assignment", "target_assignment")
-    ]
-    parts = [entry for entries in lists for entry in entries] if facts["carried"] else []
-    ids = {entry["topic_name"]: known for entry in parts if (known := topic_id_text(entry["topic_id"])) is not None}
-    facts["governed"] = governed({"members": members, "topic_ids": ids}, facts["carried"])
-    facts["notes"] += facts["governed"].sentences if facts["governed"] else ()
-    facts["expressions"] = {m["member_id"]: m["subscribed_topic_regex"] for m in group["members"]}
-    facts["classic_members"] = [
-        member["member_id"] for member in group["members"] if member.get("member_type") == CLASSIC
-    ]
-    facts |= {
+    records, carried = _consumer(group), [part for _, part in carriers]
+    members = tasks_and_shares.described(records.present_members())
+    ids = {name: known for known, name in records.names.items() if known != name}
+    plan = governed({"members": members, "topic_ids": ids}, carried)
+    return {
+        "state": group["group_state"],
+        "protocol": CONSUMER,
+        "assignor": group["assignor_name"] or None,
+        "notes": [*records.sentences, *(plan.sentences if plan else ())],
+        "carriers": carriers,
+        "carried": carried,
+        "targets": {
+            seat.member_id: {t: list(ids) for t, ids in seat.assigned.items()} for seat in records.target_members()
+        },
+        "governed": plan,
+        "expressions": {m["member_id"]: m["subscribed_topic_regex"] for m in group["members"]},
+        "classic_members": [m["member_id"] for m in group["members"] if m.get("member_type") == CLASSIC],
         "generation": group["group_epoch"],
         "assignment_epoch": group["assignment_epoch"],
         "as_records": partial(consumer_records, group),
+        "members": members,
+        "wanted": _wanted(members),
     }
-    return {**facts, "members": members, "wanted": _wanted(members)}
 
 
 def _seat(member: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,25 +137,34 @@ def _seat(member: Mapping[str, Any]) -> dict[str, Any]:
     return {name: member[name] for name in ("member_id", "instance_id", "client_id", "client_host", "member_epoch")}
 
 
+def _consumer(group: Mapping[str, Any]) -> ConsumerRecords:
+    """A described KIP-848 group in the tables that its records fill; a topic without an id has its name for one."""
+    names: dict[str, str] = {}
+    records = ConsumerRecords(names=names)
+
+    def held(assignment: Mapping[str, Any]) -> list[dict[str, Any]]:
+        entries = []
+        for entry in assignment["topic_partitions"]:
+            known = topic_id_text(entry["topic_id"]) or entry["topic_name"]
+            names[known] = entry["topic_name"]
+            entries.append({"topicId": known, "partitions": entry["partitions"]})
+        return entries
+
+    for member in group["members"]:
+        name = member["member_id"]
+        records.members[name] = _member_body(member, group)
+        records.targets[name] = {"topicPartitions": held(member["target_assignment"])}
+        records.current[name] = {"assignedPartitions": held(member["assignment"])}
+    return records
+
+
 def consumer_records(group: Mapping[str, Any]) -> Iterator[EpochRecord]:
     """A described KIP-848 group in the form of the records that would have come to it; see ``tasks_and_shares``."""
-    name, members = group["group_id"], {member["member_id"]: member for member in group["members"]}
-    yield from tasks_and_shares.of_members(name, 5, {m: _member_body(body, group) for m, body in members.items()})
-    for key_type, lists, field in (
-        (7, "topicPartitions", "target_assignment"),
-        (8, "assignedPartitions", "assignment"),
-    ):
-        bodies = {
-            m: {
-                lists: [
-                    {"topicId": topic_id_text(entry["topic_id"]), "partitions": entry["partitions"]}
-                    for entry in body[field]["topic_partitions"]
-                ]
-            }
-            for m, body in members.items()
-        }
-        yield from tasks_and_shares.of_members(name, key_type, bodies)
-    yield from tasks_and_shares.of_epochs(name, 3, 6, group)
+    name, records = group["group_id"], _consumer(group)
+    yield from tasks_and_shares.of_members(name, ConsumerRecords.MEMBER, records.members)
+    yield from tasks_and_shares.of_members(name, ConsumerRecords.TARGET_OF, records.targets)
+    yield from tasks_and_shares.of_members(name, ConsumerRecords.CURRENT, records.current)
+    yield from tasks_and_shares.of_epochs(name, ConsumerRecords.GROUP, ConsumerRecords.TARGET, group)
 
 
 def _member_body(member: Mapping[str, Any], group: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from apportion.history.records import GenerationMember
+from apportion.history.records import Assigned, GenerationMember, member_fields
 from apportion.history.share_groups import ShareRecords
 from apportion.history.streams_groups import ASSIGNOR, ROLES, StreamsRecords
 from apportion.model.protocols import SHARE, STREAMS
@@ -37,14 +37,13 @@ def facts(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
     the description in the form of the records that would have come to it.
     """
     seats = _sharing(group) if kind == SHARE else _streams(group).present_members()
-    members = {seat.member_id: _fields(seat) for seat in seats}
     return {
         "state": group["group_state"],
         "protocol": kind,
         "assignor": group["assignor_name"] or None if kind == SHARE else ASSIGNOR,
         "notes": _sentences(kind, group),
         "generation": group["group_epoch"],
-        "members": members,
+        "members": described(seats),
         "wanted": {topic for seat in seats for topic in (*seat.topics, *seat.assigned)},
         "roles": seats,
         "addresses": {
@@ -56,15 +55,18 @@ def facts(kind: str, group: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fields(seat: GenerationMember) -> dict[str, Any]:
+def described(seats: Iterable[GenerationMember]) -> dict[str, dict[str, Any]]:
+    """Members by id, with what they want and own."""
     return {
-        "instance_id": seat.instance_id,
-        "client_id": seat.client_id,
-        "host": seat.host,
-        "rack": seat.rack,
-        "topics": sorted(seat.topics),
-        "owned": {topic: list(ids) for topic, ids in seat.assigned.items()},
+        seat.member_id: member_fields(seat, None, None)
+        | {"topics": sorted(seat.topics), "owned": by_topic(seat.assigned)}
+        for seat in seats
     }
+
+
+def by_topic(held: Assigned) -> dict[str, list[int]]:
+    """Partitions as group.json has them."""
+    return {topic: list(ids) for topic, ids in held.items()}
 
 
 def _sentences(kind: str, group: Mapping[str, Any]) -> list[str]:
