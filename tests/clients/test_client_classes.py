@@ -127,7 +127,7 @@ def attributes(target: ast.expr) -> Iterator[ast.Attribute]:
 OBJECTS_OF_OURS = {
     "assignor", "method",  # functions
     "member.may_join", "bridge.warm_up", "self.feed.on_nudge", "self._bridge.memory_now",
-    "self._numbers.default_factory",
+    "self._numbers.default_factory", "self.hands_over",
     "folder._users", "state.error", "state.sent", "state.expected", "self.running[task].given",
 }  # fmt: skip
 
@@ -154,7 +154,7 @@ def test_no_class_of_ours_has_a_field_that_its_client_sets_in_its_own_way() -> N
 
 
 SHARED = {"coordinator_id", "rejoining", "_offset_fetch_futures", "_next_partition_records"} | {
-    "_group_subscription", "_metadata_snapshot",
+    "_group_subscription", "_metadata_snapshot", "_rebalance_protocol", "_rejoin_needed_fut",
 }  # fmt: skip
 """Fields of the client's that a class of ours sets as the client does."""
 

@@ -21,6 +21,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, RebalanceInProgressError
 from tests.serve.running import until
 
+from apportion.clients import leave
 from apportion.clients.runtime.restore import EPOCH, Restorer
 from apportion.clients.runtime.state_dir import StateFolder
 from apportion.clients.runtime.stores import SqliteStore
@@ -206,6 +207,28 @@ def test_when_a_process_leaves_its_standby_takes_over_without_a_restore(app: Cal
     one.until("b runs all", lambda: len(b.active) == 4)
     assert b.restored == 0
     assert len(one.stored()) == 400
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once"])
+def test_a_process_that_leaves_runs_its_tasks_until_others_have_their_state(
+    app: Callable[..., App], caplog: pytest.LogCaptureFixture, guarantee: str
+) -> None:
+    one = app(acceptable_recovery_lag=10)
+    first = one.start("a", guarantee=guarantee)
+    one.write(400)
+    one.until("all is read", lambda: len(one.stored()) == 400)
+    second = one.start("b", guarantee=guarantee)
+    one.until("both run two", lambda: len(first.active) == len(second.active) == 2)
+    restored = second.restored
+    with caplog.at_level(logging.INFO, "apportion.clients"):
+        one.until("a holds nothing", lambda: leave(first, 60))
+    assert not first.active
+    one.stop("a")
+    one.until("b runs all", lambda: len(second.active) == 4)
+    assert second.restored == restored, "their state was there"
+    assert "without a hand-over" not in caplog.text
+    one.write(800)
+    one.until("all is read", lambda: len(one.stored()) == 800)
 
 
 def test_two_sources_of_one_number_move_as_one(broker: Broker, app: Callable[..., App]) -> None:

@@ -7,7 +7,8 @@ thread, so that the event loop goes on.
 | state of the member | from | to | what it may do |
 |---|---|---|---|
 | joining | made, expelled, a rebalance | stable, stopped | nothing: the client gives everything up before it joins |
-| stable | the leader's plan has come | joining, left | everything; one that holds nothing may stay idle |
+| handing over | ``leave`` | left | read and commit, until the others have joined too |
+| stable | the leader's plan has come | joining, handing over, left | everything; one that holds nothing may stay idle |
 | left | it held something and was not asked for records for too long; ``stop`` | joining | nothing |
 | stopped | the broker assigns | | nothing; each call raises |
 """
@@ -19,8 +20,9 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
+from aiokafka.client import ConnectionGroup
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
@@ -29,7 +31,9 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.protocol.admin import DescribeGroupsRequest
+from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka.protocol.group import JoinGroupRequest
+from aiokafka.util import create_future
 
 from apportion.clients.aio_kafka.messages import GroupDescribe
 from apportion.clients.aio_kafka.strategy import REPLICAS, AioKafkaAssignor
@@ -38,10 +42,14 @@ from apportion.clients.group.broker_takeover import StrategyNotAsked, TakeoverWa
 from apportion.clients.group.client_versions import overrides
 from apportion.clients.group.error_sentences import sentence
 from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.leaving import HandOver
 from apportion.clients.group.protocol_selection import names_itself, refused
 from apportion.clients.group.topic_metadata import ClientMetadata, can_exist
 
 log = logging.getLogger("apportion.clients")
+
+COMMIT_AGAIN_S: Final = 0.02
+"""Seconds between two looks whether a join is over, of a commit that waits for it."""
 
 
 class NotAsked(StrategyNotAsked, KafkaError):  # type: ignore[misc]
@@ -60,6 +68,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
         self._follows_itself, self._last_commit = False, False
         self._before: Any = None
         """The assignment before this join."""
+        self.hands_over, self.reads_on, self._join_answered = HandOver(), False, False
         super().__init__(client, subscription, **{**configs, "assignors": taken})
         for strategy in ours:
             strategy.bind(self)
@@ -76,9 +85,39 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def ensure_active_group(self, subscription: Any, prev_assignment: Any) -> Any:
-        """A member without partitions rejoins even if the application asks for no records (a standby of `failover`)."""
+        """A member without partitions rejoins even if the application asks for no records (a standby of `failover`). A
+        member that hands over keeps reading while its join waits for the others.
+        """
         holds = prev_assignment is not None and prev_assignment.tps
-        return await super().ensure_active_group(subscription, prev_assignment if holds else None)
+        self.reads_on = bool(self.hands_over.begun and holds and self.generation > 0)
+        if not self.reads_on:
+            return await super().ensure_active_group(subscription, prev_assignment if holds else None)
+        self._before = prev_assignment
+        await self._stop_heartbeat_task()
+        try:
+            joined = await self._do_rejoin_group(subscription)
+        finally:
+            self.reads_on = self._join_answered = False
+        if joined:
+            self._start_heartbeat_task()
+        return subscription.assignment if joined else None
+
+    @overrides
+    def need_rejoin(self, subscription: Any) -> bool:
+        """A member that has handed over does not rejoin."""
+        return not self.hands_over.over and bool(super().need_rejoin(subscription))
+
+    @overrides
+    def request_rejoin(self) -> None:
+        """A member that has handed over does not rejoin."""
+        if not self.hands_over.over:
+            super().request_rejoin()
+
+    @overrides
+    def _start_heartbeat_task(self) -> None:
+        """A member that has handed over has no heartbeats."""
+        if not self.hands_over.over:
+            super()._start_heartbeat_task()
 
     @overrides
     async def _on_join_prepare(self, previous_assignment: Any) -> None:
@@ -101,8 +140,13 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
     @overrides
     async def _send_req(self, request: Any) -> Any:
         """Several strategies go into one JoinGroup; the client would send one for each. An answer without a leader
-        means that the broker assigns (KIP-848). A static leader that restarted rejoins and leads (KAFKA-13435).
+        means that the broker assigns (KIP-848). A static leader that restarted rejoins and leads (KAFKA-13435). While
+        a join waits and the member keeps reading, commits use another connection, since a broker answers the requests
+        of one connection in order.
         """
+        aside = self.reads_on and self.coordinator_id is not None
+        if aside and isinstance(request, (OffsetCommitRequest, OffsetFetchRequest)):
+            return await self._client.send(self.coordinator_id, request, group=ConnectionGroup.DEFAULT)
         if not isinstance(request, JoinGroupRequest):
             return await super()._send_req(request)
         if len(self._assignors) > 1:
@@ -112,6 +156,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
         response = self._joined = await super()._send_req(request)
         if response.error_code:
             return response
+        self._join_answered = True
         if self._watch.looks(response.leader_id):
             with suppress(KafkaError):
                 answer = await super()._send_req(GroupDescribe(str(self.group_id)))
@@ -175,12 +220,19 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
     @overrides
     async def _on_join_complete(self, *args: Any) -> None:
         """Paused partitions that stay are paused again before anything is fetched. A member that gets partitions has
-        the whole `max_poll_interval_ms` to ask for records.
+        the whole `max_poll_interval_ms` to ask for records. A member that hands over gives up its partitions, and
+        leaves the group at once.
         """
+        self._join_answered = False
         if self._watch.stopped:
             await self._maybe_leave_group()
             raise NotAsked(self._watch.stopped)
+        if self.reads_on:
+            await self._on_join_prepare(self._before)
         await super()._on_join_complete(*args)
+        if self.hands_over.begun and not self._subscription.assigned_partitions():
+            self.hands_over.over, self._rejoin_needed_fut = True, create_future()
+            await self._maybe_leave_group()
         with self._subscription.fetch_context():  # the client counts from its end
             pass
         if self._follows_itself:
@@ -206,7 +258,11 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
 
     @overrides
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
-        """A deleted topic ends the last commit as if it were committed."""
+        """A deleted topic ends the last commit as if it were committed. A commit that meets a join of a member that
+        keeps reading waits for its end.
+        """
+        while self.reads_on and self._join_answered:  # until the leader's plan has come the broker refuses each
+            await asyncio.sleep(COMMIT_AGAIN_S)
         try:
             await super()._do_commit_offsets(assignment, offsets)
         except UnknownTopicOrPartitionError:  # the broker has taken the other offsets of the request
@@ -219,13 +275,18 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
         subscription = self._subscription.subscription
         ends = self._closing.done() or self._watch.stopped or subscription is None
         idle = self._subscription.fetcher_idle_time >= self._max_poll_interval
+        ends = ends or self.hands_over.over
         if ends or not idle or self._subscription.assigned_partitions():
             await super()._maybe_leave_group()
 
-    def hand_over(self, _: float) -> bool:
-        """True: the client gives everything up before it joins, so it cannot read on while it hands over."""
-        log.info("group %r: this member leaves without a hand-over, since aiokafka's members are eager", self.group_id)
-        return True
+    def hand_over(self, deadline_s: float) -> bool:
+        """Join once more as a member that takes nothing, and read on; True once it holds nothing, or time is over."""
+        at_once = "" if self._subscription.assigned_partitions() else "it has nothing"
+        if self._group_instance_id is not None:
+            at_once = "it is static: its partitions wait for it until its session ends"
+        if self.hands_over.look(str(self.group_id), deadline_s, at_once, eager=True):
+            self.request_rejoin()
+        return self.hands_over.late
 
     async def _refusal(self) -> str:
         """Each side's protocols, by asking the coordinator's broker about the group."""

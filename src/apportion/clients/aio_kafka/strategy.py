@@ -12,7 +12,6 @@ from apportion.clients.group.bridge import bridge_for
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.defaults import DEFAULT_EAGER
-from apportion.wire.subscription import write_subscription
 
 REPLICAS: Final = "replicas"
 """Where the client's metadata of a partition list the brokers of its replicas."""
@@ -28,8 +27,9 @@ class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc
             loop.call_soon_threadsafe(coordinator.request_rejoin)
 
     def metadata(self, topics: Iterable[str]) -> bytes:
-        """This member's subscription when it joins, as version 3; it has let go of everything by then."""
-        return write_subscription(self.bridge.subscription(topics, keeps=False))
+        """This member's subscription; it has let go of everything, unless it hands over."""
+        coordinator = self.coordinator
+        return self.words(topics, keeps=coordinator is not None and coordinator.reads_on)
 
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, bytes]:
         """Never called: our coordinator calls ``lead``."""

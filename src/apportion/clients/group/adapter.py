@@ -6,11 +6,14 @@ import functools
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, ParamSpec, Self, TypeVar
 
 from apportion.clients.group.bridge import Bridge
 from apportion.errors import ApportionError
 from apportion.wire.assignment import Assignment
+from apportion.wire.partitions import Held
+from apportion.wire.subscription import write_subscription
 
 P = ParamSpec("P")
 A = TypeVar("A", bound="Adapter")
@@ -60,6 +63,17 @@ class Adapter(ABC):
     def for_consumer(self) -> Self:
         """This strategy, or a copy if a living consumer has it: two consumers must not share one memory."""
         return self if self.ended else type(self)(self.bridge.copy())
+
+    def words(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> bytes:
+        """This member's subscription when it joins, as version 3; one that hands over wants nothing more.
+
+        keeps, holds
+            As in ``Bridge.subscription``.
+        """
+        subscription, coordinator = self.bridge.subscription(topics, keeps=keeps, holds=holds), self.coordinator
+        if coordinator is not None and coordinator.hands_over.begun:
+            subscription = replace(subscription, topics=())
+        return write_subscription(subscription)
 
     def remember(self, partitions: Iterable[Any], user_data: bytes | None, generation: int | None) -> None:
         """Take this member's assignment, as the client has read it: topics with partition ids."""

@@ -87,7 +87,7 @@ class Bridge:
         self.options, self._settings = options, settings
         self.traits = traits_of(self.strategy)
         self.kept_whole: str = self.traits.kept_whole
-        self.cooperative = self.reads_on = self.traits.cooperative
+        self.cooperative, self.reads_on = self.traits.cooperative, True
         self.memory: UserDataCodec = self.traits.codec
         self.facts = MemberFacts(self.name, self.traits.facts, {**options.fields, **options.facts})
         self.last = Holding()
@@ -113,7 +113,11 @@ class Bridge:
     @property
     def can_warm_up(self) -> bool:
         """Whether a leader can announce a member's partitions: they stay meanwhile, and user data is free."""
-        return self.cooperative and type(self.memory).assignment_data is UserDataCodec.assignment_data
+        return self.cooperative and self._data_is_free
+
+    @property
+    def _data_is_free(self) -> bool:
+        return type(self.memory).assignment_data is UserDataCodec.assignment_data
 
     def subscription(self, topics: Iterable[str], *, keeps: bool, holds: Held | None = None) -> Subscription:
         """This member's subscription when it joins.
@@ -181,7 +185,8 @@ class Bridge:
             memories = joined.memories(self.memory, cooperative=self.cooperative)
             planned_group, order = self._group(joined, memories, cluster, group)
             plan, cause = self._plan(planned_group)
-            holds = memories.held[order] if self.cooperative else np.zeros(len(order), dtype=np.bool_)
+            # An eager member keeps what it has only if it hands over, and then it wants nothing.
+            holds = (memories.held if self.cooperative else joined.hand_over())[order]
             held_back = hand_over(planned_group, plan.owner, holds, plan.answer.together)
             owner, user_data, of_member = self._in_this_round(plan, held_back, joined, order)
             written = _write_answers(planned_group, owner, user_data)
@@ -204,7 +209,7 @@ class Bridge:
         """
         owner = np.where(held_back, NOBODY, plan.owner) if held_back.any() else plan.owner
         user_data, warm_data, follows = self.memory.assignment_data(plan), dict[int, bytes](), b""
-        if held_back.any() and self.can_warm_up:
+        if held_back.any() and self._data_is_free:
             stays, warm_data = stays_until_warm(plan.group, plan.owner, held_back, joined, order)
             owner = np.where(stays, plan.group.owner, owner)
             follows = AGAIN if (held_back & ~stays).any() else b""

@@ -100,6 +100,12 @@ class JoinedGroup:
             log.warning("member %s remembers nothing, since its words are unreadable: %s", self._name(m), reason)
         return _as_held(memories, self.subscriptions) if cooperative else memories
 
+    def hand_over(self) -> Bools:
+        """(M,) whether a member holds something and wants nothing: it lets go with this answer, and leaves."""
+        sent = self.subscriptions
+        wants_nothing = np.array([not topics for topics in sent.lists], dtype=np.bool_)
+        return (sent.owned.count > 0) & wants_nothing[sent.list_of]
+
     def _name(self, m: int) -> str:
         return f"{self.ids[m]!r} (instance {self.instance_ids[m]!r})" if self.instance_ids[m] else repr(self.ids[m])
 

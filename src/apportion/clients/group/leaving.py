@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from apportion.errors import BadInput
+
+log = logging.getLogger("apportion.clients")
 
 DEADLINE_S: Final = 20.0
 """Shorter than the 30 s that Kubernetes waits before it kills."""
@@ -30,8 +36,9 @@ def leave(consumer: Any, deadline_s: float = DEADLINE_S) -> bool:
     at any rebalance of a cooperative group, with a last commit where that is automatic, and the others have them soon.
     A member that is killed meanwhile is missed as any other.
 
-    There is nothing to wait for, and the log says why, under an eager strategy (all of aiokafka's are), for tasks with
-    state, and for a static member, whose partitions wait for it.
+    Under an eager strategy (all of aiokafka's are) it reads on as long, but the others stop for this rebalance, and the
+    log says so. A ``TaskRunner`` runs its tasks until the others have restored their state. There is nothing to wait
+    for, and the log says why, for a static member, whose partitions wait for it, and for one that holds nothing.
 
     Raises
         BadInput for another object, or a deadline that cannot be.
@@ -44,3 +51,35 @@ def leave(consumer: Any, deadline_s: float = DEADLINE_S) -> bool:
     if hand_over is None:
         raise BadInput("consumer", type(consumer).__name__, "a consumer that has a strategy of apportion's")
     return bool(hand_over(deadline_s))
+
+
+@dataclass
+class HandOver:
+    """One member's side of it.
+
+    begun
+        Whether it joins as a member that takes nothing.
+    over
+        Whether its partitions have gone, so that it leaves and joins no more.
+    """
+
+    begun: bool = False
+    over: bool = False
+    _until: float | None = None
+
+    def look(self, group: str, deadline_s: float, at_once: str, *, eager: bool) -> bool:
+        """Begin with the first call, unless there is a reason to go ``at_once``; whether it begins now."""
+        if self._until is not None:
+            return False
+        self._until = -inf if at_once else time.monotonic() + deadline_s
+        self.begun = not at_once
+        if at_once:
+            log.info("group %r: this member leaves without a hand-over, since %s", group, at_once)
+        elif eager:
+            log.info("group %r: this member hands over; its strategy is eager, so all others stop meanwhile", group)
+        return self.begun
+
+    @property
+    def late(self) -> bool:
+        """Whether there is nothing more to wait for, whatever it holds."""
+        return self.over or (self._until is not None and time.monotonic() >= self._until)

@@ -44,6 +44,7 @@ from apportion.clients.group.broker_takeover import StrategyNotAsked, TakeoverWa
 from apportion.clients.group.client_versions import overrides
 from apportion.clients.group.error_sentences import sentence
 from apportion.clients.group.joined_group import JoinedGroup
+from apportion.clients.group.leaving import HandOver
 from apportion.clients.group.protocol_selection import names_itself, refused
 from apportion.clients.group.topic_metadata import can_exist
 from apportion.clients.kafka_python.strategy import KafkaPythonAssignor
@@ -90,10 +91,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         """Generation, moment and assignment of an answer that no ``poll`` has taken yet."""
         self._generation_before: int | None = None
         self._paused: set[Any] = set()
-        self.leaving = False
-        """Whether it joins as a member that takes nothing."""
-        self._leaves_by: float | None = None
-        """When it goes, at the latest, once it was asked to hand over."""
+        self.hands_over = HandOver()
         self._beats: deque[float] = deque()
         """When it beat between the regular heartbeats, in the last hour."""
         self._offset_fetch_futures: dict[frozenset[Any], Any] = {}
@@ -105,14 +103,19 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
     @overrides
     def need_rejoin(self) -> bool:
         """A join that was begun is completed, even if `poll` ends between its two answers. A leader with a rack rejoins
-        if replicas move to other racks (KIP-881).
+        if replicas move to other racks (KIP-881). A member that has handed over does not rejoin.
         """
+        if self.hands_over.over:
+            return False
         pending = self.rejoining and self._subscription.partitions_auto_assigned()
         due = pending or super().need_rejoin()
         # The strategy in charge alone: what another saw in its own time would have it rejoin for ever.
         chosen = self._generation.protocol
         due = due or (self._is_leader and any(a.racks_moved(self._cluster) for a in self._ours if a.name == chosen))
-        return bool(due) and all(strategy.may_join() for strategy in self._ours)
+        return bool(due) and self._may_join()
+
+    def _may_join(self) -> bool:
+        return all(strategy.may_join() for strategy in self._ours)
 
     @overrides
     def poll(self, timeout_ms: float | None = None) -> bool:
@@ -123,7 +126,10 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         if self._watch.stopped:
             raise NotAsked(self._watch.stopped)
         try:
-            return self._poll(timeout_ms)
+            polled = self._poll(timeout_ms)
+            if self.hands_over.over and not self._generation.is_lost() and self._may_join():
+                self._net.run(self.maybe_leave_group_async, "it has handed over", LAST_COMMIT_MS)
+            return polled
         except FencedInstanceIdError:
             self.raise_if_fenced(heard=True)
             raise
@@ -264,6 +270,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         try:
             await super()._on_join_complete_async(generation, member_id, protocol, member_assignment_bytes)
         finally:
+            self.hands_over.over = self.hands_over.begun and not self._subscription.assigned_partitions()
             if self._follows_itself:
                 self.request_rejoin()
             self._manager.call_soon(self._beat_quickly, self._generation)
@@ -435,24 +442,19 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     def hand_over(self, deadline_s: float) -> bool:
         """Join once more as a member that takes nothing, and read on; True once it holds nothing, or time is over."""
-        if self._leaves_by is None:
-            self._leaves_by = time.monotonic() + deadline_s
-            if why := self._goes_at_once():
-                log.info("group %r: this member leaves without a hand-over, since %s", self.group_id, why)
-                self._leaves_by = -inf
-            else:
-                self.leaving = True
-                self.request_rejoin()
-        return time.monotonic() >= self._leaves_by or not self._subscription.assigned_partitions()
+        eager = self._rebalance_protocol != RebalanceProtocol.COOPERATIVE  # type: ignore[has-type]
+        if self.hands_over.look(self.group_id, deadline_s, self._goes_at_once(), eager=eager):
+            # By itself an eager member would give all up before it joins: this one joins as a cooperative one does.
+            self._rebalance_protocol = RebalanceProtocol.COOPERATIVE
+            self.request_rejoin()
+        return self.hands_over.late or not self._subscription.assigned_partitions()
 
     def _goes_at_once(self) -> str:
         if not self.is_dynamic_member():
             return "it is static: its partitions wait for it until its session ends"
-        if self._rebalance_protocol != RebalanceProtocol.COOPERATIVE:
-            return "its strategy is eager: the others stop reading too until all have joined"
-        if not self._reads_on():
-            return "it has nothing, or nothing that it may read while a join waits"
-        return ""
+        if len(self._ours) < len(self._assignors):
+            return "a strategy of the client's own is in its list, too"
+        return "" if self._subscription.assigned_partitions() else "it has nothing"
 
     def raise_if_fenced(self, *, heard: bool = False) -> None:
         """Give everything up, and raise, once another member has this one's instance id.

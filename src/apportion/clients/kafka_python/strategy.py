@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
@@ -16,7 +15,6 @@ from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.wire.partitions import Held, held, in_order
-from apportion.wire.subscription import write_subscription
 
 REPLICAS: Final = "replica_nodes"
 """Where the client's metadata of a partition list the brokers of its replicas."""
@@ -52,10 +50,7 @@ class KafkaPythonAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[m
         if coordinator is not None:
             keeps = coordinator._rebalance_protocol == RebalanceProtocol.COOPERATIVE
             holds = _held(coordinator._subscription.assigned_partitions()) if keeps else None
-        subscription = self.bridge.subscription(topics, keeps=keeps, holds=holds)
-        if coordinator is not None and coordinator.leaving:
-            subscription = replace(subscription, topics=())
-        return ConsumerProtocolSubscription.decode(write_subscription(subscription))
+        return ConsumerProtocolSubscription.decode(self.words(topics, keeps=keeps, holds=holds))
 
     def lead(self, joined: JoinedGroup, began: float) -> None:
         """As leader: plan the group that ``joined`` when the client calls ``assign`` next.

@@ -153,7 +153,10 @@ class TaskBridge(Bridge):
         excluded = np.zeros(len(words), dtype=np.bool_)
         sources = [topic for subtopology in self.topology.subtopologies for topic in subtopology.topics]
         for m, (member, memory) in enumerate(zip(joined.ids, words, strict=True)):
-            if not set(sources) <= set(joined.subscriptions.one(m).topics):
+            topics = joined.subscriptions.one(m).topics
+            if self._leaves(topics, memory):
+                continue
+            if not set(sources) <= set(topics):
                 excluded[m] = True
                 log.warning("member %r of group %r does not read %s; it gets nothing", member, group, sources)
             elif memory.topology not in ("", self.topology.digest):
@@ -165,19 +168,33 @@ class TaskBridge(Bridge):
                 )
         return excluded
 
+    def _leaves(self, topics: Sequence[str], memory: TaskMemory) -> bool:
+        """Whether a member hands its tasks over: it wants nothing, and runs them until others have their state."""
+        return not topics and memory.topology == self.topology.digest
+
     def _in_this_round(
         self, plan: Plan, held_back: Bools, joined: JoinedGroup, order: Ints
     ) -> tuple[Ints, bytes | None, dict[int, bytes]]:
         """Whole tasks and orders; a task of which another still holds a part waits a round."""
-        orders = dict[str, TaskAssignment]()
+        orders, owner = dict[str, TaskAssignment](), np.where(held_back, NOBODY, plan.owner)
         if isinstance(plan.answer.certificate, TaskReasons) and plan.answer.together is not None:
             tasks = plan.answer.certificate.plan
             log.info("%s", line_of("planned", {"group": plan.group.name, **tasks.measures}))
             words = [read_memory(joined.subscriptions.one(m).user_data) for m in order.tolist()]
             processes = {member: memory.process for member, memory in zip(plan.group.members, words, strict=True)}
-            orders = _orders(tasks, set(plan.answer.together[held_back].tolist()), processes)
+            topics = [joined.subscriptions.one(m).topics for m in order.tolist()]
+            leaves = np.array([self._leaves(*told) for told in zip(topics, words, strict=True)], dtype=np.bool_)
+            together = plan.answer.together
+            keeper = _keepers(tasks, plan.group, together, held_back, leaves, processes)
+            kept = keeper != NOBODY
+            waits, stays = (set(together[which].tolist()) for which in (held_back, kept))
+            orders = _orders(tasks, waits, stays, processes)
+            for m in np.unique(keeper[kept]).tolist():
+                numbers = np.unique(together[keeper == m])
+                orders[plan.group.members[m]] = TaskAssignment(_pairs(tasks.application.tasks[n] for n in numbers))
+            owner = np.where(kept, keeper, owner)
         written = [write_orders(orders.get(member, TaskAssignment())) for member in plan.group.members]
-        return np.where(held_back, NOBODY, plan.owner), None, dict(enumerate(written))
+        return owner, None, dict(enumerate(written))
 
 
 def _told_apart(ids: Sequence[str], words: Sequence[TaskMemory], memories: Memories) -> list[str | None]:
@@ -189,11 +206,34 @@ def _told_apart(ids: Sequence[str], words: Sequence[TaskMemory], memories: Memor
     return [said.process or None if said.run in kept else f"{said.process} {said.run}" for said in words]
 
 
-def _orders(plan: TaskPlan, held_back: set[int], processes: Mapping[str, str]) -> dict[str, TaskAssignment]:
+def _keepers(
+    tasks: TaskPlan, group: Group, together: Ints, held_back: Bools, leaves: Bools, processes: Mapping[str, str]
+) -> Ints:
+    """(P,) the member that leaves and runs the partition's task on, since the new owner lacks its state; -1 none.
+
+    leaves
+        (M,) whether a member leaves.
+    """
+    state, active = tasks.application, tasks.answer.active
+    claims, keeper = group.claims, np.full(group.P, NOBODY, dtype=np.int64)
+    mine = leaves[claims.member]
+    keeper[claims.partition[mine]] = claims.member[mine]
+    lag = state.lag[np.arange(len(active)), active]
+    cold = state.stateful & (active != NOBODY) & ((lag < 0) | (lag > tasks.settings.acceptable_recovery_lag))
+    waits = held_back & (keeper != NOBODY) & (np.bincount(claims.partition, minlength=group.P) == 1)
+    for p in np.flatnonzero(waits).tolist():
+        n, process = together[p], processes[group.members[keeper[p]]]
+        waits[p] = cold[n] and state.processes[active[n]].process_id != process  # who shares its file has its state
+    return np.where(waits, keeper, NOBODY)
+
+
+def _orders(
+    plan: TaskPlan, held_back: set[int], kept: set[int], processes: Mapping[str, str]
+) -> dict[str, TaskAssignment]:
     """Every member's orders; a task that must wait is a standby of its new owner meanwhile.
 
-    held_back
-        Numbers of the tasks of which another still holds a part.
+    held_back, kept
+        Numbers of the tasks of which another still holds a part, and of those that it runs until their state is here.
     processes
         Member to the process id that it says; another one's, if the plan has it elsewhere.
     """
@@ -210,12 +250,14 @@ def _orders(plan: TaskPlan, held_back: set[int], processes: Mapping[str, str]) -
             now = [task for task in mine if number[task] not in held_back]
             waits = [task for task in mine if number[task] in held_back and away[number[task]]]
             standby, warmup = plan.standby[process][member], plan.warmup[process][member]
+            near = [task for task in standby if coming.get(task) == process]
+            near += [task for task in waits if number[task] in kept]
             orders[member] = TaskAssignment(
                 _pairs(now),
                 _pairs([*standby, *waits]),
                 _pairs(warmup),
-                _pairs([*(task for task in standby if coming.get(task) == process), *warmup]),
-                plan.next_probing_rebalance_ms,
+                _pairs([*near, *warmup]),
+                plan.settings.probing_rebalance_interval_ms if kept else plan.next_probing_rebalance_ms,
                 member == asker,
                 not_its_own="" if process in (processes[member], member) else processes[member],
             )

@@ -289,7 +289,7 @@ def counting(
             suppress(KafkaError),
             _runner(process, topology, folder, habits, open_store=open_store, **heard) as runner,
         ):
-            while not process.leaving:
+            while not process.leaving and not (process.hands_over and leave(runner)):
                 with _noting(process):
                     _turn(process, runner, source, counted, checks)
                     if "timed" not in habits:

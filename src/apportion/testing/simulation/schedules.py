@@ -115,7 +115,7 @@ def draw(seed: int, faults: int = 18) -> Plan:
     if chance.random() < ROLLED:
         last += CALM_S + 2 - 12 + max(float(action.get("for", 0)) for action in script)
         for member in members:
-            script.append({"at": round(last, 3), "do": "leave" if kind == "reading" else "close", "member": member})
+            script.append({"at": round(last, 3), "do": "leave", "member": member})
             script.append({"at": round(last + 3, 3), "do": "start", "member": member})
             last += chance.uniform(3, 6)
     script.append({"at": round(last, 3), "do": "end of traffic"})
