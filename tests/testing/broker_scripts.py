@@ -1,11 +1,17 @@
-"""Scripts of requests, drawn from a seed, put to a real broker and to the simulated cluster, and what each answered."""
+"""Scripts of requests, drawn from a seed, put to a real broker and to the simulated cluster, and what each answered.
+
+python -m tests.testing.broker_scripts --seeds 300     both releases, every difference, and how many of each kind
+"""
 
 from __future__ import annotations
 
+import argparse
 import random
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -45,6 +51,8 @@ from kafka.protocol.producer import (
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
+from apportion.testing import jars
+from apportion.testing.broker import Broker
 from apportion.testing.simulation.broker import Cluster, built
 from apportion.testing.simulation.coordinator import Coordinator
 from apportion.testing.simulation.kernel import EPOCH_S, World
@@ -149,6 +157,44 @@ class Simulated(Peer):
 
     def wait(self) -> None:
         self.world.run(self.world.now + 0.05)
+
+
+def differences(version: str, seeds: Iterable[int]) -> Iterator[tuple[int, int, str, str]]:
+    """For each script: seed, how many answers were compared, the broker's first other answer, the simulation's.
+
+    The last two are empty if all are the same; behind the first other answer the two are in different states.
+    """
+    with Broker(version=version) as broker:
+        for seed in seeds:
+            broker.create_topic(f"topic-{seed}", 2)
+            simulated = Simulated(seed, version)
+            simulated.cluster.create_topic(f"topic-{seed}", 2)
+            peers = (Real(broker.bootstrap), simulated)
+            answers = [play(peer, seed, lambda kind, seed=seed: f"{kind}-{seed}") for peer in peers]  # type: ignore[misc]
+            pairs = list(zip(*answers, strict=True))
+            yield seed, len(pairs), *next(((a, b) for a, b in pairs if a != b), ("", ""))
+
+
+def main() -> int:
+    """Print every script that differs; exit code 1 if there is one."""
+    parser = argparse.ArgumentParser(prog="python -m tests.testing.broker_scripts", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, help="scripts for each release (default: 300)")
+    parser.add_argument("--first", type=int, default=1, help="the first one's seed")
+    arguments = parser.parse_args()
+    worst = 0
+    for version in jars.KAFKA:
+        kinds: Counter[str] = Counter()
+        compared = 0
+        for seed, answers, real, simulated in differences(
+            version, range(arguments.first, arguments.first + arguments.seeds)
+        ):
+            compared += answers
+            if real:
+                kinds[f"{real.split()[0]}: {real.split()[1]}, simulated {simulated.split()[1]}"] += 1
+                print(f"{version}, seed {seed}: {real!r}, simulated {simulated!r}", flush=True)
+        worst = max(worst, len(kinds))
+        print(f"{version}: {arguments.seeds} scripts, {compared} answers, differences {dict(kinds)}", flush=True)
+    return int(worst > 0)
 
 
 def play(peer: Peer, seed: int, names: Callable[[str], str], steps: int = 40) -> list[str]:
@@ -342,3 +388,7 @@ def batches(octets: bytes) -> list[tuple[int, int, int]]:
         )
         at += size
     return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -54,8 +54,16 @@ def reading(strategy: str, topics: list[str], checks: Checks, record_s: float = 
         finally:
             process.leaving = True
             if not process.stage.world.closing:
-                await consumer.stop()
+                await _stop(process, consumer)
                 listener.give_up(None, "closed")
+
+    async def _stop(process: Process, consumer: Any) -> None:
+        """Leave; if a fetch has just failed, the client's ``stop`` raises the end of its own task."""
+        try:
+            await consumer.stop()
+        except asyncio.CancelledError:
+            process.stage.world.note("refused", member=process.name, error="CancelledError")
+            await consumer._client.close()
 
     async def _turn(process: Process, consumer: Any) -> None:
         records = await consumer.getmany(timeout_ms=POLL_MS)

@@ -20,7 +20,7 @@ from apportion.testing.simulation.coordinator import Coordinator
 from apportion.testing.simulation.kernel import EPOCH_S, Host, World
 from apportion.testing.simulation.log import HEADER, Aborted, PartitionLog, Refused, batch_of
 from apportion.testing.simulation.network import Link, Network
-from apportion.testing.simulation.transactions import INVALID_STATE, Transactions
+from apportion.testing.simulation.transactions import Transactions
 
 PORT: Final = 9092
 CARRY_OUT_S: Final = (0.0001, 0.001)
@@ -376,10 +376,10 @@ class Cluster:
         self, log: PartitionLog, name: str | None, partition: tuple[str, int], octets: bytes
     ) -> tuple[int, int]:
         *_, number, epoch, sequence, _ = HEADER.unpack_from(octets)
-        if name is not None and (error := self.transactions.may_write(name, number, epoch, partition)):
-            if error == INVALID_STATE:
-                log.tentative[number, epoch] = min(sequence, log.tentative.get((number, epoch), sequence))
-            return -1, error
+        if name is not None:
+            log.verify(number, epoch, sequence)
+            if error := self.transactions.may_write(name, number, epoch, partition):
+                return -1, error
         try:
             return log.append(octets), 0
         except Refused as refused:

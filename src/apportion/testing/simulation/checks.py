@@ -1,12 +1,13 @@
 """The rules that must hold in every state of a run, checked with each event.
 
-- ``two readers``: no two members of the group's current generation hold one partition.
+- ``two readers``: no two members of the group's current generation hold one partition (``NoDoubleClientAssignment`` of
+  the public model of KIP-848).
 - ``commit back``: no committed offset is lower than the one before it.
 - ``commit ahead``: whatever is committed was given to a member's code.
 - ``twice``: a record that a member read and gave up in good order is not read again (no fault in reach).
 - ``once``: with transactions, each record counts once for readers of committed records.
 - ``state``: with transactions, the state that a task keeps counts the same records.
-- ``double``: no generation gives a partition to two members (``NoDoubleClientAssignment`` of the model of KIP-848).
+- ``double``: no generation gives a partition to two members (that model's ``NoDoubleTargetAssignment``).
 - ``second round``: what a cooperative hand-over gives in its first round, its second one gives to the same members.
 - ``acting``: no leader acts on lag before its group has rested, and so often at most.
 - ``lost``: in the end everything was read, and with transactions counts.

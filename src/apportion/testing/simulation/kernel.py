@@ -64,7 +64,7 @@ class Fiber:
             self._call()
         except greenlet.GreenletExit:
             pass
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             self.world.crashed(self, error)
         finally:
             self.ended = True
@@ -134,7 +134,7 @@ class World:
         """Have ``run`` raise that, before anything else happens."""
         self.stopped = self.stopped or error
 
-    def crashed(self, fiber: Fiber, error: Exception) -> None:
+    def crashed(self, fiber: Fiber, error: BaseException) -> None:
         """An exception that nothing in a fiber caught."""
         if not self.closing:
             self.note("crashed", fiber=fiber.name, error=f"{type(error).__name__}: {error}")

@@ -69,8 +69,8 @@ class PartitionLog:
         self.end = 0
         self.producers: dict[int, Producer] = {}
         self.aborted: list[Aborted] = []
-        self.tentative: dict[tuple[int, int], int] = {}
-        """Producer and epoch to the lowest sequence that was refused for want of a transaction (KIP-890)."""
+        self.unverified: dict[int, tuple[int, int]] = {}
+        """Producer to the newest epoch, and its lowest sequence, that came before a transaction was known (KIP-890)."""
 
     @property
     def stable(self) -> int:
@@ -95,14 +95,23 @@ class PartitionLog:
         attributes, delta, producer, epoch, sequence = head[5], head[6], head[9], head[10], head[11]
         transactional = bool(attributes & TRANSACTIONAL)
         if producer >= 0:
-            if transactional and sequence > self.tentative.get((producer, epoch), sequence):
+            if transactional and sequence > self.unverified.get(producer, (epoch, sequence))[1]:
                 raise Refused(OUT_OF_ORDER_SEQUENCE)
             known = self._accept(producer, epoch, sequence, sequence + delta)
             if known is not None:
                 return known
-        self.tentative.pop((producer, epoch), None)
         self._put(octets, delta, producer, transactional, control=False)
         return self.batches[-1].base
+
+    def verify(self, producer: int, epoch: int, sequence: int) -> None:
+        """Note a transactional batch before its transaction is looked up, unless that is open here already."""
+        state = self.producers.get(producer)
+        if state is None or state.open_since is None or state.epoch != epoch:
+            newest, lowest = self.unverified.get(producer, (epoch, sequence))
+            if epoch == newest:
+                self.unverified[producer] = epoch, min(lowest, sequence)
+            elif epoch > newest:
+                self.unverified[producer] = epoch, sequence
 
     def _accept(self, producer: int, epoch: int, first: int, last: int) -> int | None:
         """Note a producer's batch; the base offset of one that is here already, None for a new one."""
@@ -128,6 +137,8 @@ class PartitionLog:
         )
         self.bases.append(base)
         self.end = base + delta + 1
+        if transactional:
+            self.unverified.pop(producer, None)
         if transactional and not control:
             state = self.producers.setdefault(producer, Producer())
             state.open_since = base if state.open_since is None else state.open_since
