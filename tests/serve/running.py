@@ -87,9 +87,9 @@ def until(holds: Callable[[], Any], patience_s: float = 120) -> Any:
 
 
 @contextmanager
-def serving(*options: str, bootstrap: str, tls: bool = False) -> Iterator[Serving]:
+def serving(*options: str, bootstrap: str = "", tls: bool = False) -> Iterator[Serving]:
     """``apportion serve`` for the block, at a free port."""
-    command = [sys.executable, "-m", "apportion", "serve", "--bootstrap-server", bootstrap]
+    command = [sys.executable, "-m", "apportion", "serve", *(["--bootstrap-server", bootstrap] if bootstrap else [])]
     if "--listen" not in options:
         command += ["--listen", "127.0.0.1:0"]
     with tempfile.TemporaryFile() as log:

@@ -48,7 +48,7 @@ def running(patch: pytest.MonkeyPatch, listen: Listen | None = None) -> Iterator
     patch.setattr(server, "_Uvicorn", Kept)
     patch.setattr(Collector, "round", lambda self: self.snapshot)
     at = Listen("127.0.0.1", 0) if listen is None else listen
-    thread = threading.Thread(target=server.run, args=(SETTINGS, NOBODY, at, Access(), on_start))
+    thread = threading.Thread(target=server.run, args=({"": (SETTINGS, NOBODY)}, at, Access(), on_start))
     thread.start()
     try:
         assert started.wait(120)
@@ -84,7 +84,7 @@ def until(holds: Callable[[], Any]) -> Any:
 
 def test_who_does_not_take_an_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(monkeypatch) as (port, uvicorn):
-        uvicorn._server.answers.group_json = lambda name: b"x" * 30_000_000
+        uvicorn._of_clusters[0].answers.group_json = lambda name: b"x" * 30_000_000
         for slow in (True, False):
             monkeypatch.setattr(protocol, "TAKE_S", 0.3 if slow else 20)
             one = socket.socket()

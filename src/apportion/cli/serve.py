@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
+from dataclasses import replace
 
 from apportion.cli import source
 from apportion.cli.output import tell
@@ -33,6 +35,10 @@ EXAMPLES = (
 def add_arguments(parser: Parser) -> None:
     """The cluster, the address, metrics, access."""
     source.add_connection(parser)
+    parser.add_argument(
+        "--contexts", metavar="NAME,...", type=lambda text: text.split(","), default=[],
+        help="several clusters, by their contexts in the config file: one page lists them",
+    )  # fmt: skip
     parser.add_argument(
         "--listen", metavar="HOST:PORT", default="127.0.0.1:9308", help="default: 127.0.0.1:9308, this machine alone"
     )
@@ -100,24 +106,33 @@ def run(args: argparse.Namespace) -> int:
     metrics.chosen(args.names)
     otlp_endpoint = args.otlp_endpoint or os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
     check_endpoint(otlp_endpoint)
-    connection = source.connection(args)
+    if args.contexts and any(getattr(args, name) for name in (*source.CONNECTION, "past", "checkpoints")):
+        raise Usage("apportion serve", "--contexts names the clusters: leave out the options of a single one")
+    if odd := [name for name in args.contexts if not re.fullmatch(r"[\w.-]+", name)]:
+        raise Usage("apportion serve", f"--contexts: {odd[0]!r} is no name of letters, digits, '.', '_' and '-'")
+    clusters = {name: argparse.Namespace(**{**vars(args), "context": name}) for name in args.contexts} or {"": args}
+    connections = {name: source.connection(of_cluster) for name, of_cluster in clusters.items()}
     _log()
     for note in (*notes, *(f"--insecure: without {safeguard}" for safeguard in missing)):
         tell(note)
-    settings = ServerSettings(
+    common = ServerSettings(
         interval_s=float(args.interval), tail=not args.no_tail, past=args.past,
         personal=is_loopback(listen.host) if args.personal is None else args.personal,
         personal_labels=bool(args.personal),
         names=args.names, most_series=args.max_series, cluster_name=args.cluster_name,
         capacity=None if args.capacity is None else float(args.capacity),
         otlp_endpoint=otlp_endpoint, catch_up_s=args.catch_up,
-        source=source.reach(args), checkpoints=tuple(args.checkpoints),
+        checkpoints=tuple(args.checkpoints),
     )  # fmt: skip
+
+    def settings(name: str) -> ServerSettings:
+        return replace(common, source=source.reach(clusters[name]), cluster_name=name or args.cluster_name)
 
     def started(port: int) -> None:
         tell(f"listening on {server.Listen(listen.host, port, listen.tls_cert, listen.tls_key).url}; Ctrl-C ends it")
 
-    server.run(settings, connection, listen, access, started)
+    served = {name: (settings(name), connection) for name, connection in connections.items()}
+    server.run(served, listen, access, started)
     return 0
 
 

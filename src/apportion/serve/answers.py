@@ -84,6 +84,15 @@ class Answers:
         fresh = time.time() - self.snapshot.round.at <= self.settings.stale_s
         return self.rendered if fresh else EMPTY
 
+    def exposition(self) -> bytes:
+        """All that a scrape gets, as plain text."""
+        return b"".join([*self.scraped.pieces(), self.own.text()])
+
+    @property
+    def as_of(self) -> str:
+        """When the cluster last answered; "" if it never did."""
+        return _as_of(self.snapshot)
+
     def _take(self, snapshot: Snapshot) -> None:
         """A new round, in the collector's thread."""
         faults = self.collector.faults

@@ -104,10 +104,11 @@ class Server:
             ExactRoute("/healthz", self._health),
             ExactRoute("/readyz", self._ready),
         ]
-        inner = Starlette(routes=routes, exception_handlers={404: _not_found})
-        self.app: App = Guard(inner, access, local, self._count)
+        self.inner = Starlette(routes=routes, exception_handlers={404: _not_found})
+        self.app: App = Guard(self.inner, access, local, self.count)
 
-    def _count(self, path: str, status: int) -> None:
+    def count(self, path: str, status: int) -> None:
+        """Count an answer."""
         known = path if path in PATHS else "/api/v1/groups/GROUP" if path.startswith("/api/v1/groups/") else "other"
         self.answers.own.answered.labels(known, str(status)).inc()
 

@@ -6,6 +6,7 @@ import functools
 import signal
 import ssl
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +17,14 @@ from apportion.errors import ApportionError, BadInput, Unavailable
 from apportion.serve.access import Access, is_loopback
 from apportion.serve.answers import Answers
 from apportion.serve.app import Server
+from apportion.serve.clusters import Clusters
 from apportion.serve.collector import Collector
 from apportion.serve.protocol import HEAD_BYTES, BoundedProtocol
 from apportion.serve.settings import ServerSettings
 from apportion.sources.config import Connection
 from apportion.sources.properties import is_encrypted
 
+Cluster = tuple[ServerSettings, Connection]
 KEEP_ALIVE_S: Final = 20
 HANDSHAKE_S: Final = 5.0
 FILES: Final = 4096
@@ -66,23 +69,25 @@ def read_listen(text: str, tls_cert: str | None = None, tls_key: str | None = No
 class _Uvicorn(uvicorn.Server):
     """uvicorn that reports when it listens, and ends its streams before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, server: Server, on_start: Any) -> None:
+    def __init__(self, config: uvicorn.Config, servers: Sequence[Server], on_start: Any) -> None:
         super().__init__(config)
-        self._server, self._on_start = server, on_start
+        self._of_clusters, self._on_start = servers, on_start
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen; a TLS client that does not finish its greeting is not waited for."""
         import asyncio
 
         loop = asyncio.get_running_loop()
-        self._server.hub.attach()
+        for server in self._of_clusters:
+            server.hub.attach()
         if self.config.is_ssl:
             # uvicorn has no word for it; without, a thousand half-open greetings live for a minute each.
             loop.create_server = functools.partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_S)  # type: ignore[method-assign]
         await super().startup(sockets)
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
-            self._server.answers.connections_of(lambda: len(self.server_state.connections))
+            for server in self._of_clusters:
+                server.answers.connections_of(lambda: len(self.server_state.connections))
             self._on_start(port)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
@@ -92,13 +97,16 @@ class _Uvicorn(uvicorn.Server):
 
     async def shutdown(self, sockets: Any = None) -> None:
         """End."""
-        self._server.hub.close()
+        for server in self._of_clusters:
+            server.hub.close()
         await super().shutdown(sockets)
 
 
-def run(settings: ServerSettings, connection: Connection, listen: Listen, access: Access, on_start: Any) -> None:
+def run(clusters: Mapping[str, Cluster], listen: Listen, access: Access, on_start: Any) -> None:
     """Serve until SIGINT or SIGTERM.
 
+    clusters
+        Name to a cluster's settings and connection; a single one is served without its name.
     on_start
         Called with the port once it listens.
     Raises
@@ -107,11 +115,12 @@ def run(settings: ServerSettings, connection: Connection, listen: Listen, access
     """
     _more_files()
     sys.setswitchinterval(SWITCH_S)
-    collector = Collector(settings, connection)
-    answers = Answers(collector)
-    server = Server(answers, access, local=not access.asked and is_loopback(listen.host))
+    collectors = [Collector(*cluster) for cluster in clusters.values()]
+    local = not access.asked and is_loopback(listen.host)
+    servers = [Server(Answers(collector), access, local) for collector in collectors]
+    app = Clusters(dict(zip(clusters, servers, strict=True)), access, local).app if len(servers) > 1 else servers[0].app
     config = uvicorn.Config(
-        server.app, host=listen.host, port=listen.port, http=BoundedProtocol, ws="none", lifespan="off",
+        app, host=listen.host, port=listen.port, http=BoundedProtocol, ws="none", lifespan="off",
         access_log=False, log_config=None, log_level="error", proxy_headers=False, server_header=False,
         timeout_keep_alive=KEEP_ALIVE_S, timeout_graceful_shutdown=3, h11_max_incomplete_event_size=HEAD_BYTES,
         ssl_certfile=listen.tls_cert, ssl_keyfile=listen.tls_key,
@@ -123,14 +132,15 @@ def run(settings: ServerSettings, connection: Connection, listen: Listen, access
         config.load()
     except (OSError, ssl.SSLError) as error:
         raise Unavailable(f"TLS: {listen.tls_cert} and {listen.tls_key} cannot be used: {error}.") from None
-    exporter = _exporter(settings, answers)
+    exporters = [exporter for collector in collectors if (exporter := _exporter(collector)) is not None]
 
     def started(port: int) -> None:
-        collector.start()
+        for collector in collectors:
+            collector.start()
         on_start(port)
 
     try:
-        running = _Uvicorn(config, server, started)
+        running = _Uvicorn(config, servers, started)
         try:
             running.run()
         except SystemExit as end:
@@ -140,17 +150,16 @@ def run(settings: ServerSettings, connection: Connection, listen: Listen, access
         except KeyboardInterrupt:
             return
     finally:
-        collector.close()
-        if exporter is not None:
-            exporter.close()
+        for opened in (*collectors, *exporters):
+            opened.close()
 
 
-def _exporter(settings: ServerSettings, answers: Answers) -> Any:
-    if settings.otlp_endpoint is None:
+def _exporter(collector: Collector) -> Any:
+    if collector.settings.otlp_endpoint is None:
         return None
     from apportion.serve.otlp import Exporter
 
-    return Exporter(settings, answers.collector)
+    return Exporter(collector.settings, collector)
 
 
 def _more_files() -> None:
