@@ -73,9 +73,10 @@ chaos: setup ## members and tasks join, leave, freeze and die for a long while o
 plain-clients: setup ## what kafka-python, aiokafka and confluent-kafka do in trouble without apportion, for docs/trouble.md
 	@$(PY) -m bench.plain_clients
 
-nightly: setup ## simulate 100,000 faults, and each fault at each request of small worlds: make nightly SEED=1
+nightly: setup ## simulate 100,000 faults, then small worlds, each fault at each request and each order of messages: make nightly SEED=1
 	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --faults 100000 --seed $(SEED)
 	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --small 60
+	@PYTHONHASHSEED=0 $(PY) -m apportion.testing.simulation --orders 4
 
 LINES := */apportion/clients/*,*/kafka/coordinator/*,*/kafka/consumer/fetcher.py,*/kafka/producer/*
 

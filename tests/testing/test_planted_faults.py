@@ -37,6 +37,7 @@ pytestmark = [pytest.mark.broker, pytest.mark.slow]
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault["title"] for fault in FAULTS])
 def test_a_fault_that_is_put_back_is_found_within_a_thousand_seeds(fault: dict[str, Any], tmp_path: Path) -> None:
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "broker", tmp_path / "broker", ignore=shutil.ignore_patterns("target"))
     path = tmp_path / "src" / fault["file"]
     whole = path.read_text(encoding="utf-8")
     assert whole.count(fault["old"]) == 1, f"the fault's text stands {whole.count(fault['old'])} times in {path}"

@@ -17,9 +17,13 @@ import pytest
 from tests.support.examples import thorough
 
 from apportion.errors import BadInput
-from apportion.testing.simulation import SimulationFailed, schedules, simulate, stand_ins
+from apportion.testing.simulation import SimulationFailed, schedules, simulate, stand_ins, worlds
 
 pytestmark = pytest.mark.broker  # it needs Java, and Kafka's jars
+
+
+GOVERNED = 15
+"""A seed whose members are of the new protocol, under governors, while a stranger copies their ids and their plan."""
 
 
 def simulation(*words: str, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:
@@ -34,14 +38,15 @@ def first_of_both_clients() -> schedules.Plan:
     return next(plan for plan in plans if "mixed" in plan.habits and not plan.strategy.endswith("failover"))
 
 
-@pytest.mark.parametrize("seed", [str(first_of_both_clients().seed), thorough("4")])
+@pytest.mark.parametrize("seed", [str(first_of_both_clients().seed), str(GOVERNED), thorough("4")])
 def test_a_seed_gives_the_same_events_to_the_byte_in_two_processes(seed: str) -> None:
     first, second = (simulation("--show", "--seed", seed, hash_seed=str(h)) for h in (1, 2))
     assert first.returncode == 0, first.stderr
     assert first.stdout == second.stdout
     events = [json.loads(line) for line in first.stdout.splitlines()]
     assert events[-1]["event"] == "end"
-    assert {"assigned", "read", "generation"} <= {event["event"] for event in events}
+    kinds = {"governed", "computed"} if seed == str(GOVERNED) else {"read", "generation"}
+    assert kinds | {"assigned"} <= {event["event"] for event in events}
 
 
 @pytest.mark.slow
@@ -62,6 +67,26 @@ def test_aiokafkas_members_read_and_commit_in_one_group_with_kafka_pythons() -> 
     assert result.failure is None
     assert readers & set(schedules.MIXED)
     assert readers - set(schedules.MIXED)
+
+
+def test_the_class_in_the_brokers_follows_the_governors_plans_through_faults_and_no_other_group_does() -> None:
+    result = schedules.run(schedules.draw(GOVERNED))
+    assert result.failure is None
+    assert {"stop broker", "kill", "hostile"} <= result.faults.keys()
+    governed = {event["outcome"] for event in result.events if event["event"] == "governed"}
+    assert {"published", "unchanged"} <= governed
+    targets = [event for event in result.events if event["event"] == "computed" and len(event["sizes"]) > 1]
+    assert any(event["sizes"][-2:-1] == [0] for event in targets if event["group"] == "group"), "one has all"
+    assert any(event["sizes"][0] > 0 for event in targets if event["group"] == "foreign"), "all have some"
+
+
+def test_every_order_of_messages_up_to_a_depth_breaks_no_promise_in_small_worlds() -> None:
+    results = list(worlds.explored("hand-over", 2))
+    ended = [result for _, result in results if result is not None]
+    assert len({choices for choices, _ in results}) == len(results) > 1 + len(worlds.FAULTS)
+    assert all(result.failure is None for result in ended)
+    orders = {result.events[-1]["checksum"] for result in ended if not result.faults}
+    assert len(orders) > 1, "messages came in another order"
 
 
 def test_a_fault_at_a_request_breaks_no_promise_in_small_worlds() -> None:

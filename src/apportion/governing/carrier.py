@@ -15,10 +15,10 @@ it needs: READ on the group, DESCRIBE on one topic of it.
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any, Final
-from uuid import uuid4
 
 from apportion.wire import plan_text
 
@@ -60,7 +60,7 @@ class Carrier:
     def __init__(self, group: str, instance_id: str | None, names_assignor: bool = False) -> None:
         self.group, self.instance_id = group, instance_id
         self.assignor = plan_text.ASSIGNOR if names_assignor else None
-        self.member_id, self.epoch = str(uuid4()), 0
+        self.member_id, self.epoch = str(uuid.uuid4()), 0
         self.text, self.rack, self.topic = "", "", ""
         self.topics: list[str] = []
         self.to_say, self.gives_back, self.taken = True, False, False
@@ -134,7 +134,7 @@ class Carrier:
         if code in ELSEWHERE:
             self.due_s = now_s + RETRY_S
         elif fields["member_epoch"] < 0 or code in EXPELLED:
-            self.epoch, self.member_id, self.topics = 0, str(uuid4()), []
+            self.epoch, self.member_id, self.topics = 0, str(uuid.uuid4()), []
             self.to_say, self.connection = True, None
             # The plan names the member that carries it: without a new one this cannot join.
             self.text, self.due_s = "", now_s + RETRY_S if self.instance_id is None else inf

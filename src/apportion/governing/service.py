@@ -14,6 +14,7 @@ import hashlib
 import logging
 import multiprocessing
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -21,7 +22,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
-from uuid import uuid4
 
 from apportion.errors import ApportionError, Unavailable
 from apportion.governing.carrier import HAND_OVER, LEAVE, Carrier
@@ -58,7 +58,7 @@ class Counts:
         Group's outcomes by name, how often each began.
     """
 
-    began_at: float = field(default_factory=time.time)
+    began_at: float = field(default_factory=lambda: time.time())
     looked_at: float = 0.0
     passes: int = 0
     pass_s: float = 0.0
@@ -72,7 +72,7 @@ def governing(
     bootstrap: str, properties: Properties | None, looks: Cluster, selection: Selection, key: bytes | None = None
 ) -> Iterator[Governing]:
     """A governor with a name that no other has, on a connection for its heartbeats; the caller closes it."""
-    name = f"{INSTANCE}-{uuid4().hex[:12]}"
+    name = f"{INSTANCE}-{uuid.uuid4().hex[:12]}"
     at_once = 2 * AT_ONCE  # kafka-python refuses what is beyond
     with connect(bootstrap, properties, client_id=name, max_in_flight_requests_per_connection=at_once) as beats:
         yield Governing(looks, beats, selection, key)

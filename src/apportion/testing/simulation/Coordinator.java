@@ -4,7 +4,7 @@
  * <pre>
  * {"op":"begin","seed":n,"now":ms,"config":{}}            a new, empty coordinator, with a broker's settings
  * {"op":"advance"}                                         nothing more: see "now"
- * {"op":"topic","name":t,"partitions":n}                   made or grown; 0 deletes it
+ * {"op":"topic","name":t,"id":id,"partitions":n}           made or grown; 0 deletes it
  * {"op":"request","frame":base64[,"error":NAME]}           a client's frame, or its refusal in Kafka's own words
  * {"op":"marker","producer":p,"epoch":e,"commit":bool}     what a transaction coordinator writes at the end
  * {"op":"fail","error":NAME}                               the next append to the log fails
@@ -151,8 +151,9 @@ public class Coordinator {
     snapshots.deleteSnapshotsUpTo(offset);
     for (CoordinatorRecord r : result.records()) {
       long at = before++;
-      log.add(s -> s.replay(at, producer, epoch, r));
-      records.addArray().add(SERDE.serializeKey(r)).add(r.value() == null ? null : SERDE.serializeValue(r));
+      byte[] key = SERDE.serializeKey(r), value = r.value() == null ? null : SERDE.serializeValue(r);
+      log.add(s -> s.replay(at, producer, epoch, SERDE.deserialize(ByteBuffer.wrap(key), value == null ? null : ByteBuffer.wrap(value))));
+      records.addArray().add(key).add(value);
     }
     if (result.appendFuture() != null) result.appendFuture().complete(null);
     return result.response();
@@ -178,10 +179,9 @@ public class Coordinator {
     clock.now = Math.max(clock.now, until);
   }
 
-  void topic(String name, int partitions) throws Exception {
+  void topic(String name, Uuid topicId, int partitions) throws Exception {
     TopicImage before = image.topics().getTopic(name);
     MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
-    Uuid topicId = before != null ? before.id() : new Uuid(chance.nextLong(), chance.nextLong());
     if (partitions == 0) delta.replay(new RemoveTopicRecord().setTopicId(topicId));
     else if (before == null) delta.replay(new TopicRecord().setTopicId(topicId).setName(name));
     for (int p = before == null ? 0 : before.partitions().size(); p < partitions; p++)
@@ -233,6 +233,7 @@ public class Coordinator {
   /** An error as GroupCoordinatorService answers it. */
   static ApiMessage refused(AbstractRequest request, Throwable e) {
     ApiMessage answer = request.getErrorResponse(translated(e)).data();
+    if (answer instanceof ListGroupsResponseData data && data.errorCode() == Errors.NOT_COORDINATOR.code()) data.setErrorCode((short) 0); // it has none
     if (answer instanceof JoinGroupResponseData data) data.setMemberId(((JoinGroupRequest) request).data().memberId());
     if (answer instanceof LeaveGroupResponseData data && data.errorCode() == Errors.UNKNOWN_MEMBER_ID.code())
       for (var m : ((LeaveGroupRequest) request).members())
@@ -296,6 +297,8 @@ public class Coordinator {
       var groups = new ArrayList<OffsetFetchResponseData.OffsetFetchResponseGroup>();
       for (var g : r.groups()) groups.add(shard.fetchOffsets(g, r.requireStable() ? Long.MAX_VALUE : offset));
       answer(id, header, new OffsetFetchResponse.Builder(groups).build(version).data());
+    } else if (request instanceof ListGroupsRequest r) {
+      answer(id, header, new ListGroupsResponseData().setGroups(shard.listGroups(r.data().statesFilter(), r.data().typesFilter(), offset)));
     } else if (request instanceof DescribeGroupsRequest r) {
       answer(id, header, new DescribeGroupsResponseData().setGroups(shard.describeGroups(context, r.data().groups(), offset)));
     } else if (request instanceof ConsumerGroupDescribeRequest r) {
@@ -319,7 +322,7 @@ public class Coordinator {
       advance(q.get("now").asLong());
       switch (q.get("op").asText()) {
         case "advance" -> {}
-        case "topic" -> topic(q.get("name").asText(), q.get("partitions").asInt());
+        case "topic" -> topic(q.get("name").asText(), Uuid.fromString(q.get("id").asText()), q.get("partitions").asInt());
         case "request" -> request(q.get("frame").binaryValue(), q.has("error") ? q.get("error").asText() : null);
         case "marker" -> {
           TransactionResult result = q.get("commit").asBoolean() ? TransactionResult.COMMIT : TransactionResult.ABORT;

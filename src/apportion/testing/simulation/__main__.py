@@ -11,6 +11,7 @@ import gc
 import itertools
 import json
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from typing import Final
 from apportion.errors import ApportionError
 from apportion.testing.simulation.schedules import Plan, Run, draw, run, shortened, small_worlds
 from apportion.testing.simulation.stage import Action
+from apportion.testing.simulation.worlds import STORIES, explored
 
 EACH: Final = 1000
 """After so many faults the run says how far it is."""
@@ -34,6 +36,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first schedule's seed; the next have the next ones")
     parser.add_argument("--show", action="store_true", help="print the events of this seed's run alone")
     parser.add_argument("--small", type=int, metavar="DEPTH", help="small worlds: a fault at each of so many requests")
+    parser.add_argument("--orders", type=int, metavar="DEPTH", help="small worlds: every order up to so many choices")
     arguments = parser.parse_args(words)
     gc.freeze()  # what is loaded by now need not be looked through after each run
     try:
@@ -41,6 +44,8 @@ def main(words: Sequence[str] | None = None) -> int:
             return show(arguments.seed)
         if arguments.small:
             return sweep(arguments.seed, 1 << 62, small_worlds(arguments.small))
+        if arguments.orders:
+            return max(orders(story, arguments.orders) for story in STORIES)
         return sweep(arguments.seed, arguments.faults, map(draw, itertools.count(arguments.seed)))
     except ApportionError as error:
         print(error, file=sys.stderr)
@@ -81,6 +86,19 @@ def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
         if put_in // EACH > before // EACH:
             print(f"{put_in} faults up to seed {plan.seed}: {summary()}", file=sys.stderr, flush=True)
     print(summary())
+    return int(bool(failures))
+
+
+def orders(story: str, depth: int) -> int:
+    """All schedules of a story; one JSON line."""
+    began, runs, failures = time.process_time(), Counter[bool](), list[dict[str, object]]()
+    for choices, result in explored(story, depth):
+        runs[result is not None] += 1
+        if result is not None and result.failure is not None:
+            failures.append({"choices": choices, "check": result.failure.check})
+            print(f"{story} {choices}: {result.failure}", file=sys.stderr, flush=True)
+    facts = {"schedules": runs.total(), "seen before": runs[False], "cpu_s": round(time.process_time() - began, 1)}
+    print(json.dumps({"story": story, "depth": depth, **facts, "failures": failures}), flush=True)
     return int(bool(failures))
 
 

@@ -16,11 +16,13 @@ import kafka.protocol.consumer as consumer
 import kafka.protocol.metadata as metadata
 import kafka.protocol.producer as producer
 
+from apportion.sources.cluster import OFFSETS
 from apportion.testing.simulation.coordinator import Coordinator
 from apportion.testing.simulation.kernel import EPOCH_S, Host, World
 from apportion.testing.simulation.log import HEADER, Aborted, PartitionLog, Refused, batch_of
 from apportion.testing.simulation.network import Link, Network
 from apportion.testing.simulation.transactions import Transactions
+from apportion.wire.primitives import uuid_text
 
 PORT: Final = 9092
 CARRY_OUT_S: Final = (0.0001, 0.001)
@@ -45,7 +47,7 @@ PYTHON: Final[Mapping[int, tuple[Any, Any, int, int, str]]] = {
 }
 """API key to request, response, lowest and highest version, and the method that answers."""
 KAFKAS: Final = {8: (2, 9), 9: (1, 9)} | {
-    key: (0, high) for key, high in ((11, 9), (12, 4), (13, 5), (14, 5), (15, 6), (28, 4), (68, 1), (69, 1))
+    key: (0, high) for key, high in ((11, 9), (12, 4), (13, 5), (14, 5), (15, 6), (16, 5), (28, 4), (68, 1), (69, 1))
 }
 """API key to the versions that Kafka's coordinator answers by itself."""
 JOIN_GROUP, TXN_OFFSET_COMMIT = 11, 28
@@ -68,7 +70,7 @@ class Connection:
 
     def __init__(self, node: Node, link: Link) -> None:
         self.node, self.link = node, link
-        self._octets, self._queue, self._busy, self._key = bytearray(), list[bytes](), False, -1
+        self._octets, self._queue, self._busy, self.key = bytearray(), list[bytes](), False, -1
 
     def receive(self, octets: bytes) -> None:
         """Bytes of a client; none: it closed."""
@@ -89,7 +91,7 @@ class Connection:
 
     def _carry_out(self, frame: bytes) -> None:
         if self.node.up and not self.link.lost:
-            self._key = int.from_bytes(frame[:2], "big")
+            self.key = int.from_bytes(frame[:2], "big")
             self.node.cluster.handle(self, frame)
 
     def reply(self, body: bytes) -> None:
@@ -97,7 +99,7 @@ class Connection:
         cluster = self.node.cluster
         cluster.checksum = zlib.crc32(body, cluster.checksum)
         for look in cluster.on_answer:
-            look(self._key, self.link.socket.host)
+            look(self.key, self.link.socket.host)
         if not self.link.lost:
             self.link.down.send(len(body).to_bytes(4, "big") + body)
         self._busy = False
@@ -130,6 +132,7 @@ class Cluster:
         self._waiting: dict[int, Connection] = {}
         self._fetches: list[Any] = []
         self._wake_us = -1
+        self._loads = 0
 
     @property
     def bootstrap(self) -> str:
@@ -149,7 +152,7 @@ class Cluster:
         self.topic_ids.setdefault(name, uuid.UUID(int=self.world.random.getrandbits(128)))
         for p in range(partitions):
             self.logs.setdefault((name, p), PartitionLog())
-        self._tell("topic", name=name, partitions=partitions)
+        self._tell("topic", name=name, id=uuid_text(self.topic_ids[name].bytes), partitions=partitions)
 
     def append(self, topic: str, partition: int, values: Sequence[tuple[bytes | None, bytes | None]]) -> int:
         """Write records as a producer without transactions would."""
@@ -160,6 +163,8 @@ class Cluster:
     def move_coordinator(self, node: Node) -> None:
         """Another broker coordinates from now on: it loads its predecessor's records."""
         self.coordinating = node
+        self._loads += 1
+        self.world.note("loaded", node=node.number)
         self._tell("failover")
         self._waiting.clear()
 
@@ -279,7 +284,18 @@ class Cluster:
             topic_id = self.topic_ids[name] if known else uuid.UUID(int=0)
             facts = {"error_code": 0 if known else UNKNOWN_PARTITION, "name": name, "topic_id": topic_id}
             topics.append(facts | {"is_internal": False, "partitions": partitions})
+        if request.topics is None:
+            topics.append(self._offsets_topic())
         reply(brokers=brokers, cluster_id="simulation", controller_id=up[0].number if up else -1, topics=topics)
+
+    def _offsets_topic(self) -> dict[str, Any]:
+        """The one partition of ``__consumer_offsets``: its leader coordinates all groups."""
+        number = self.coordinating.number
+        leader = number if self.coordinating.up else -1
+        led: dict[str, Any] = {"error_code": 0, "partition_index": 0, "leader_id": leader}
+        led |= {"leader_epoch": self._loads, "replica_nodes": [number], "isr_nodes": [number], "offline_replicas": []}
+        facts = {"error_code": 0, "name": OFFSETS, "topic_id": uuid.UUID(int=1)}
+        return {**facts, "is_internal": True, "partitions": [led]}
 
     def _find_coordinator(self, node: Node, request: Any, reply: Callable[..., None]) -> None:
         at = self.coordinating

@@ -15,9 +15,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
+from apportion.governing.governor import CLASS
 from apportion.testing import jars
 
 SOURCE: Final = Path(__file__).with_name("Coordinator.java")
+OURS: Final = sorted((Path(__file__).parents[4] / "broker").glob("src/main/java/**/*.java"))
+"""The class that ``govern`` puts into brokers, as it is; nothing if this is no source tree."""
 RENAMED: Final[Mapping[str, Mapping[str, str]]] = {
     "4.4.0": {
         "org.apache.kafka.common.utils.LogContext": "org.apache.kafka.common.utils.internals.LogContext",
@@ -37,6 +40,7 @@ CONFIG: Final[Mapping[str, Any]] = {
     "group.consumer.session.timeout.ms": 6000,
     "group.consumer.min.heartbeat.interval.ms": 300,
     "group.consumer.heartbeat.interval.ms": 1500,
+    "group.consumer.assignors": "uniform,range" + f",{CLASS}" * bool(OURS),
 }
 
 
@@ -45,7 +49,8 @@ def class_path(version: str) -> str:
     kafka = jars.kafka(version).split(os.pathsep)[1]
     folder = jars.home() / f"simulation-{version}"
     renamed = RENAMED.get(version, {})
-    jars.made(folder, jars.digest(SOURCE.read_bytes(), repr(renamed).encode()), partial(_compile, kafka, renamed))
+    recipe = jars.digest(*(path.read_bytes() for path in (SOURCE, *OURS)), repr(renamed).encode())
+    jars.made(folder, recipe, partial(_compile, kafka, renamed))
     return os.pathsep.join((str(folder), kafka))
 
 
@@ -55,7 +60,7 @@ def _compile(kafka: str, renamed: Mapping[str, str], folder: Path) -> None:
         source = source.replace(ours, theirs)
     path = folder / SOURCE.name
     path.write_text(source)
-    jars.run(jars.java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", kafka, str(path))
+    jars.run(jars.java("javac"), "-nowarn", "-proc:none", "-d", str(folder), "-cp", kafka, str(path), *map(str, OURS))
 
 
 @cache

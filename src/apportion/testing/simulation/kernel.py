@@ -12,7 +12,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 try:
     import greenlet
@@ -33,6 +33,26 @@ class Closed(greenlet.GreenletExit):  # type: ignore[misc]
     """Raised in a fiber whose world has ended."""
 
 
+class Label(NamedTuple):
+    """An event that may come before or after others, if somebody chooses the next one (``worlds``).
+
+    into, line
+        What it changes (a host, a connection, the cluster), and the line in which it keeps its place.
+    mark
+        A checksum of what it brings.
+    counts
+        Whether its place among others matters: a message of a group or a transaction.
+    live
+        Whether it still does anything.
+    """
+
+    into: str
+    line: str
+    mark: int
+    counts: bool
+    live: Callable[[], bool]
+
+
 class Host:
     """One process on one machine: fibers that live and die together, and a wall clock.
 
@@ -45,6 +65,7 @@ class Host:
         self.frozen = self.dead = False
         self.parked: list[Fiber] = []
         self.on_death: list[Callable[[], object]] = []
+        self.connections = 0
 
 
 class Fiber:
@@ -105,7 +126,9 @@ class World:
         self.turns = self._turn_us = 0
         self._number = itertools.count()
         self._ready: list[Fiber] = []
-        self._timers: list[tuple[int, int, Callable[[], object]]] = []
+        self.choose: Callable[[], object] | None = None
+        """Makes the next event happen in the place of the clock."""
+        self.timers: list[tuple[int, int, Callable[[], object], Label | None]] = []
         self._fibers: list[Fiber] = []
         self._nobody = Host("world")
 
@@ -139,9 +162,9 @@ class World:
         if not self.closing:
             self.note("crashed", fiber=fiber.name, error=f"{type(error).__name__}: {error}")
 
-    def at(self, delay_s: float, call: Callable[[], object]) -> None:
+    def at(self, delay_s: float, call: Callable[[], object], label: Label | None = None) -> None:
         """Call something on no fiber, so many seconds from now; it must not park."""
-        heapq.heappush(self._timers, (self.us + max(0, int(delay_s * 1e6)), next(self._number), call))
+        heapq.heappush(self.timers, (self.us + max(0, int(delay_s * 1e6)), next(self._number), call, label))
 
     def start(self, call: Callable[[], None], name: str, host: Host | None = None) -> Fiber:
         """A new fiber, on the host of the running one unless another is named."""
@@ -159,7 +182,9 @@ class World:
             raise RuntimeError("code that waits ran on no fiber of the simulation: start it as a member's")
         token = fiber.token = object()
         if timeout_s is not None and timeout_s < 1e8:
-            self.at(timeout_s, lambda: self.wake(fiber) if fiber.token is token else None)
+            host, live = fiber.host.name, lambda: fiber.token is token
+            label = Label(host, host, 0, False, live) if self.choose else None
+            self.at(timeout_s, lambda: self.wake(fiber) if fiber.token is token else None, label)
         self._switch()
 
     def wake(self, fiber: Fiber) -> None:
@@ -210,12 +235,14 @@ class World:
         """Let time pass up to then, or until nothing is left to happen."""
         limit = int(until_s * 1e6)
         while True:
-            while self._timers and self._timers[0][0] <= self.us:
-                heapq.heappop(self._timers)[2]()
+            while self.timers and self.timers[0][0] <= self.us and self.choose is None:
+                heapq.heappop(self.timers)[2]()
             if self._ready:
                 self._turn()
-            elif self._timers and self._timers[0][0] <= limit:
-                self.us = max(self.us, self._timers[0][0])
+            elif self.timers and self.timers[0][0] <= limit:
+                self.us = max(self.us, self.timers[0][0])
+                if self.choose is not None:
+                    self.choose()
             else:
                 self.us = max(self.us, limit)
             if self.stopped is not None:
@@ -247,4 +274,4 @@ class World:
             fiber.close()
         self._fibers.clear()
         self._ready.clear()
-        self._timers.clear()
+        self.timers.clear()

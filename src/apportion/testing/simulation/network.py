@@ -7,28 +7,38 @@ its answer lost.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any, Final
 
-from apportion.testing.simulation.kernel import Host, World
+from apportion.testing.simulation.kernel import Host, Label, World
 
 LATENCY_S: Final = (0.0003, 0.002)
 SLOW: Final = (0.02, 0.3)
 """Chance of a message that is slow, and its longest time in seconds."""
+CHANGING: Final = frozenset({0, 8, 11, 12, 13, 14, 22, 24, 25, 26, 28, 68})
+"""API keys of requests that change a log, a group or a transaction."""
 
 
 class Direction:
     """Bytes one way: each arrives after the one before it."""
 
-    def __init__(self, link: Link, arrive: Callable[[bytes], None]) -> None:
-        self.link, self.arrive = link, arrive
+    def __init__(self, link: Link, arrive: Callable[[bytes], None], line: str) -> None:
+        self.link, self.arrive, self.line = link, arrive, line
         self._last_us = 0
 
     def send(self, octets: bytes) -> None:
         """Deliver later, unless the connection is gone by then."""
         world = self.link.network.world
         self._last_us = max(self._last_us, world.us + int(self.link.network.latency_s() * 1e6))
-        world.at((self._last_us - world.us) / 1e6, lambda: self._deliver(octets))
+        label = self._label(octets) if world.choose else None
+        world.at((self._last_us - world.us) / 1e6, lambda: self._deliver(octets), label)
+
+    def _label(self, octets: bytes) -> Label:
+        up = self is self.link.up
+        counts = (int.from_bytes(octets[4:6], "big") if up else self.link.server.key) in CHANGING
+        into = self.link.socket.host.name if not up else "cluster" if counts else self.line
+        return Label(into, self.line, zlib.crc32(octets), counts, lambda: not self.link.lost)
 
     def _deliver(self, octets: bytes) -> None:
         if self.link.lost:
@@ -46,8 +56,10 @@ class Link:
         self.network, self.socket, self.node = network, socket, node
         self.lost = False
         self.server = node.accept(self)
-        self.up = Direction(self, self.server.receive)
-        self.down = Direction(self, socket.arrive)
+        socket.host.connections += 1
+        name = f"{socket.host.name} {socket.host.connections}"
+        self.up = Direction(self, self.server.receive, f"{name} up")
+        self.down = Direction(self, socket.arrive, f"{name} down")
 
     def close_from_client(self) -> None:
         """The client closed: the broker notices after the bytes that were sent before."""

@@ -11,13 +11,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from apportion.testing import jars
-from apportion.testing.simulation import stand_ins
+from apportion.testing.simulation import governed, stand_ins
 from apportion.testing.simulation.checks import CALM_S, CheckFailed, Checks
+from apportion.testing.simulation.coordinator import OURS
+from apportion.testing.simulation.governed import KNOWN_S
 from apportion.testing.simulation.members import Committing, acting_on_lag, consumer_of, counting, reading
 from apportion.testing.simulation.stage import FAULTS, Action, Program, Stage
 
@@ -32,6 +34,7 @@ WHEN_COUNTING: Final = (
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit", "Produce", "InitProducerId"),
     *("OffsetFetch", "SyncGroup"),
 )
+WHEN: Final = {"reading": WHEN_READING, "counting": WHEN_COUNTING, "governed": ("ConsumerGroupHeartbeat",)}
 
 
 WHEN_GOING: Final = ("JoinGroup", "SyncGroup", "Heartbeat")
@@ -64,9 +67,12 @@ class Plan:
     """One run: its members, and its faults.
 
     kind
-        ``reading`` (KafkaConsumer with our strategy) or ``counting`` (TaskRunner, exactly or at least once).
+        ``reading`` (KafkaConsumer with our strategy), ``counting`` (TaskRunner, exactly or at least once), or
+        ``governed`` (members of the new protocol that are nothing but their heartbeats, and two governors).
     habits
         Names in ``HABITS``.
+    watch
+        As ``Scene`` has it.
     """
 
     seed: int
@@ -77,6 +83,7 @@ class Plan:
     handover: float
     partitions: int
     script: tuple[Action, ...]
+    watch: Callable[[Stage, Checks], None] | None = None
 
 
 @dataclass
@@ -95,10 +102,12 @@ def draw(seed: int, faults: int = 18) -> Plan:
     chance = random.Random(f"plan {seed}")  # noqa: S311 - not for secrets
     kind = "counting" if chance.random() < 0.35 else "reading"
     strategy = "streams" if kind == "counting" else chance.choice(STRATEGIES)
+    if under_governors := bool(OURS) and seed % 8 == 7:
+        kind, strategy = "governed", "failover"
     lags = strategy.endswith("lag-aware")
-    habits = frozenset(name for name, share in HABITS[kind].items() if chance.random() < share)
+    habits = frozenset(name for name, share in HABITS.get(kind, {}).items() if chance.random() < share)
     habits -= {"pauses"} if lags else set()  # such a member would never catch up with so many records
-    members = [f"m{n}" for n in range(chance.randint(2, 4))]
+    members = [f"m{n}" for n in range(chance.randint(2, 4))] + ["g0", "g1"] * under_governors
     partitions = chance.randint(2, 6)
     per_s = 12 if lags else chance.choice((4, 4, 16))
     script: list[Action] = [{"at": 0, "do": "traffic", "topic": "records", "per_s": per_s, "skew": 3 if lags else 1}]
@@ -112,7 +121,10 @@ def draw(seed: int, faults: int = 18) -> Plan:
     # What a fault takes away comes back, and everybody is there in the end; some groups are rolled in peace before it.
     last = at + 12
     script += [{"at": round(last, 3), "do": "start", "member": member} for member in members]
-    if chance.random() < ROLLED:
+    if under_governors:
+        script += _without_governors(last, members[0])
+        last += 1.5 * KNOWN_S + 20
+    elif chance.random() < ROLLED:
         last += CALM_S + 2 - 12 + max(float(action.get("for", 0)) for action in script)
         for member in members:
             script.append({"at": round(last, 3), "do": "leave", "member": member})
@@ -163,17 +175,30 @@ def _change(chance: random.Random, at: float, members: list[str]) -> Iterator[Ac
     yield {"at": round(at + chance.uniform(0.3, 6), 3), "do": "start", "member": member}
 
 
+def _without_governors(at: float, member: str) -> Iterator[Action]:
+    """Both brokers restart, the governors say their plan again and die, and a member restarts: nothing else moves."""
+    for node in (1, 2):
+        yield {"at": at + 2 * node, "do": "stop broker", "node": node, "for": 1}
+    for governor in ("g0", "g1"):
+        yield {"at": at + 1.5 * KNOWN_S, "do": "kill", "member": governor}
+        yield {"at": at + 1.5 * KNOWN_S + 20, "do": "start", "member": governor}
+    yield {"at": at + 1.5 * KNOWN_S + 10, "do": "close", "member": member}
+    yield {"at": at + 1.5 * KNOWN_S + 14, "do": "start", "member": member}
+
+
 def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], partitions: int) -> dict[str, Any]:
     do = chance.choice(["kill", "freeze", "lose answer", *FAULTS])
     member, node = chance.choice(members), chance.randint(1, 2)
     seconds = round(chance.choice((chance.uniform(0.1, 3), chance.uniform(3, 20))), 3)
     of_member: dict[str, Any] = {"do": do, "member": member}
-    when = chance.choice(WHEN_READING if kind == "reading" else WHEN_COUNTING)
+    when = chance.choice(WHEN[kind])
     if do in ("kill", "freeze", "drop") and chance.random() < 0.6:
         of_member["when"] = when
     if do == "hostile" and kind == "counting":
         do, of_member = "drop", {"do": "drop", "member": member}
     wider = {"topic": "records", "partitions": partitions + 1, "with": ["changelog", "counts"] * (kind == "counting")}
+    stranger: dict[str, Any] = {"group": "group", "topics": ["records"], "strategy": strategy}
+    stranger = {"group": "foreign"} if kind == "governed" else stranger
     facts: dict[str, dict[str, Any]] = {
         "grow": {"do": do, **wider},
         "kill": {**of_member, "for": seconds},
@@ -187,7 +212,7 @@ def _fault(chance: random.Random, kind: str, strategy: str, members: list[str], 
         "fail append": {"do": do, "error": chance.choice(("NOT_ENOUGH_REPLICAS", "NOT_LEADER_OR_FOLLOWER"))},
         "clock": {**of_member, "step": round(chance.uniform(-3600, 3600), 3)},
         "twin": {**of_member, "for": seconds},
-        "hostile": {"do": do, "for": seconds, "group": "group", "topics": ["records"], "strategy": strategy},
+        "hostile": {"do": do, "for": seconds, **stranger},
     }
     return facts[do]
 
@@ -199,6 +224,8 @@ def run(plan: Plan) -> Run:
         topics = dict.fromkeys(("records", "changelog", "counts")[: 3 if counts else 1], plan.partitions)
 
         def program(checks: Checks) -> Program:
+            if isinstance(checks, governed.GovernedChecks):
+                return governed.program(checks)
             if counts:
                 return counting(Path(folder), "records", "counts", "changelog", checks, plan.habits)
             settings: dict[str, Any] = {"enable_auto_commit": plan.habits & {"auto", "listens"} == {"auto"}}
@@ -221,6 +248,7 @@ def run(plan: Plan) -> Run:
 
         counted, kept = ("counts", "changelog") if counts else (None, None)
         scene = Scene(program, topics, ["records"], counted, kept, plan.habits, plan.version, plan.handover)
+        scene = replace(scene, watch=plan.watch, checks=governed.GovernedChecks if plan.kind == "governed" else Checks)
         return play(plan.seed, scene, plan.script)
 
 
@@ -232,6 +260,8 @@ class Scene:
         What members run, given the run's checks.
     sources, counted, kept, habits
         As ``Checks`` takes them.
+    checks
+        What must hold.
     watch
         Called with stage and checks before anything happens.
     also
@@ -246,6 +276,7 @@ class Scene:
     habits: frozenset[str] = frozenset()
     version: str = jars.KAFKA[0]
     handover: float = 0.0
+    checks: type[Checks] = Checks
     watch: Callable[[Stage, Checks], None] | None = None
     also: Sequence[Any] = ()
 
@@ -258,7 +289,7 @@ def play(seed: int, scene: Scene, script: Iterable[Action]) -> Run:
 
 def _played(seed: int, scene: Scene, script: list[Action]) -> Run:
     stage = Stage(seed, lambda _: None, topics=scene.topics, version=scene.version, handover=scene.handover)
-    checks = Checks(stage, scene.sources, scene.counted, scene.kept, scene.habits)
+    checks = scene.checks(stage, scene.sources, scene.counted, scene.kept, scene.habits)
     stage.program = scene.program(checks)
     if scene.watch is not None:
         scene.watch(stage, checks)

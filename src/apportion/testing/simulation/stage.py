@@ -33,7 +33,7 @@ APIS: Final[Mapping[str, int]] = {
     for module in (consumer, producer)
     for name, request in vars(module).items()
     if name.endswith("Request")
-}
+} | {"ConsumerGroupHeartbeat": 68}
 """Requests that a fault may wait for: ``{"do": "freeze", "member": "a", "when": "EndTxn"}``."""
 
 
@@ -48,9 +48,14 @@ class Process(Host):
 
     def __init__(self, stage: Stage, member: str, life: int) -> None:
         super().__init__(member if not life else f"{member}#{life}")
-        self.stage, self.member, self.life = stage, member, life
+        self.stage, self.member, self.life, self.began_s = stage, member, life, stage.world.now
         self.leaving = self.ended = self.hands_over = False
         self.slow_s = 0.0
+
+    def ends(self) -> bool:
+        """Whether it is to close; one that needs no hand-over leaves at once."""
+        self.leaving = self.leaving or self.hands_over
+        return self.leaving
 
     def pause(self, work_s: float = 0.0) -> None:
         """The time that a callback or some records take, and more if the member is slow now."""
@@ -83,7 +88,7 @@ class Stage:
         self.world = World(seed, handover)
         self.network = Network(self.world)
         self.cluster = Cluster(self.world, self.network, Coordinator(seed, EPOCH_S * 1000, version, config), nodes)
-        self.program = program
+        self.program, self.hostile = program, None  # type: Program, Callable[[Action, Process], None] | None
         self.processes: dict[str, Process] = {}
         self.traffic: list[str] = []
         self.faults: dict[str, int] = {}
@@ -222,7 +227,7 @@ class Stage:
         from apportion.testing.simulation.members import hostile
 
         stranger = Process(self, f"hostile{self.world.number()}", 0)
-        self._run(stranger, partial(hostile, action), action["for"])
+        self._run(stranger, partial(self.hostile or hostile, action), action["for"])
 
     def _there(self, action: Action) -> Process | None:
         process = self.processes.get(action["member"])

@@ -24,7 +24,7 @@ from typing import Any, Final
 from apportion.errors import ApportionError
 from apportion.testing.simulation.kernel import EPOCH_S, Closed, Fiber, World
 
-PACKAGES: Final = ("kafka", "aiokafka", "apportion.clients")
+PACKAGES: Final = ("kafka", "aiokafka", "apportion.clients", "apportion.governing", "apportion.sources")
 """Packages whose modules are swapped, with all below them."""
 EXPECTED: Final = {
     "kafka.producer.sender.Sender": "its base class is swapped by hand",
