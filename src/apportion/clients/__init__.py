@@ -15,6 +15,7 @@ rebalance
 """
 
 from apportion.acting.rule import Acting
+from apportion.clients.group.finished import done
 from apportion.clients.group.leaving import leave
 
-__all__ = ["Acting", "leave"]
+__all__ = ["Acting", "done", "leave"]

@@ -61,6 +61,7 @@ from apportion.clients.confluent.partitions import (
 from apportion.clients.confluent.settings import NEEDS_CLASSIC, RESETS, member_settings, rack_of
 from apportion.clients.group.adapter import Forked
 from apportion.clients.group.broker_takeover import StrategyNotAsked
+from apportion.clients.group.finished import OF_SUBSCRIPTION
 from apportion.clients.group.warm_up import WarmUp
 from apportion.clients.kafka_python import assignor
 from apportion.defaults import DEFAULT_ASSIGNOR
@@ -162,6 +163,7 @@ class GroupConsumer:
             self._member = KafkaConsumer(**settings, auto_offset_reset=reset, partition_assignment_strategy=[member])
             opened.callback(self._member.close)
             member.may_join = self._may_join
+            self._unfinished = OF_SUBSCRIPTION.get(self._member._subscription)
             self._member.subscribe(topics=list(topics), listener=_Handover(self))
             opened.pop_all()  # from now on ``close`` closes
 
@@ -196,8 +198,9 @@ class GroupConsumer:
             self._fill(1, timeout)
         if not self._ahead:
             return None
-        # No call from here on: Python runs signal handlers behind calls, and what one keeps from the caller must stay.
         message = self._ahead[0]
+        self._note((message,))
+        # No call from here on: Python runs signal handlers behind calls, and what one keeps from the caller must stay.
         del self._ahead[0]
         self._given = (message,)
         return message
@@ -207,9 +210,14 @@ class GroupConsumer:
         if len(self._ahead) < num_messages or time.monotonic() >= self._next:
             self._fill(num_messages, timeout)
         messages = list(islice(self._ahead, num_messages))
+        self._note(messages)
         given, ahead = tuple(messages), deque(islice(self._ahead, num_messages, None))
         self._given, self._ahead = given, ahead  # no call from here on, as in ``poll``
         return messages
+
+    def _note(self, messages: Iterable[Any]) -> None:
+        if self._unfinished is not None:
+            self._unfinished.give(message for message in messages if message.error() is None)
 
     def commit(self) -> None:
         """Commit everything given out so far, and wait.

@@ -299,6 +299,7 @@ def bridge_for(
     capacity: int | Literal["learned"] | None = None,
     facts: Mapping[str, FactSource] | None = None,
     acting: Acting | None = None,
+    drain_s: float | None = None,
     **settings: Any,
 ) -> Bridge:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -330,10 +331,14 @@ def bridge_for(
     acting
         When the leader asks for a rebalance by itself, since a member cannot catch up; it needs ``lag``. Counts may be
         uneven then, unless ``max_skew`` is given. The leader's rule counts.
+    drain_s
+        The application calls ``apportion.clients.done`` for finished records, in kafka-python or ``GroupConsumer``:
+        only these are committed, and a partition that goes waits so many seconds for its open ones.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """
-    options = Options(rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}, acting)
+    told = (rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}, acting, drain_s)
+    options = Options(*told)
     return Bridge(DEFAULT_ASSIGNOR if strategy is None else strategy, options, settings)
 
 

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from apportion.acting.rule import Acting
 from apportion.clients.group.acting import SampledFeed
+from apportion.clients.group.finished import MOST_S
 from apportion.clients.group.member_facts import FactSource
 from apportion.clients.rebalance import OnPlan
 from apportion.errors import BadInput
@@ -44,6 +45,8 @@ class Options:
         What its strategy asks for by name beside these: a number, or a function that is asked at each join.
     acting
         When it asks for a rebalance by itself while it leads; it needs a feed of ``lag``.
+    drain_s
+        Seconds that a partition waits for records that are not ``done`` before it goes; None: they are not noted.
     Raises
         BadInput for a value that is none of these.
     """
@@ -57,6 +60,7 @@ class Options:
     capacity: int | Literal["learned"] | None = None
     facts: Mapping[str, FactSource] = field(default_factory=dict)
     acting: Acting | None = None
+    drain_s: float | None = None
 
     def __post_init__(self) -> None:
         """As group.json has them: values too large for its bytes would fail at the first join, in the client."""
@@ -68,6 +72,8 @@ class Options:
         ):
             if not fits and (given := getattr(self, name)) is not None:
                 raise BadInput(name, repr(given), needed)
+        if self.drain_s is not None and not 0 < self.drain_s <= MOST_S:
+            raise BadInput("drain_s", repr(self.drain_s), f"seconds, above 0 and up to {MOST_S:,}")
         if self.rack is not None:
             check_text("rack", self.rack)
         check_reset("auto_offset_reset", self.auto_offset_reset)

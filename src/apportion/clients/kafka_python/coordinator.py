@@ -43,6 +43,7 @@ from apportion.clients.group.adapter import Forked, strategies_for
 from apportion.clients.group.broker_takeover import StrategyNotAsked, TakeoverWatch
 from apportion.clients.group.client_versions import overrides
 from apportion.clients.group.error_sentences import sentence
+from apportion.clients.group.finished import OF_SUBSCRIPTION, Unfinished
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.leaving import HandOver
 from apportion.clients.group.protocol_selection import names_itself, refused
@@ -83,6 +84,10 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         super().__init__(client, subscription, **{**configs, "assignors": taken})
         for strategy in self._ours:
             strategy.bind(self)
+        drains = [strategy.bridge.options.drain_s for strategy in self._ours]
+        self._unfinished = Unfinished(max(drain_s or 0 for drain_s in drains))
+        if any(drains):
+            OF_SUBSCRIPTION[subscription] = self._unfinished
         self._pid, self._fenced = os.getpid(), False
         self._watch, self._looked = TakeoverWatch([strategy.bridge for strategy in self._ours]), False
         self._join_answered, self._last_commit, self._follows_itself = False, False, False
@@ -167,6 +172,10 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         poll. If a listener raises, the error comes up once, and the member joins all the same.
         """
         patience_ms = None if timeout_ms is None else max(timeout_ms, LAST_COMMIT_MS)
+        if self._generation.is_lost():
+            self._unfinished.keep(())
+        elif self._rebalance_protocol == RebalanceProtocol.EAGER:  # type: ignore[has-type]
+            await self._drain(self._subscription.assigned_partitions())
         try:
             with self._committing_last():
                 await super()._on_join_prepare_async(generation, member_id, timeout_ms=patience_ms)
@@ -258,8 +267,8 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         generation, it looks up its positions again.
         """
         self._answer, self._join_answered = None, False
-        if self._reads_on() and self.config["enable_auto_commit"]:
-            await self._commit_what_goes(member_assignment_bytes)
+        if self._reads_on():
+            await self._drain_and_commit(member_assignment_bytes)
         missed = self._generation_before not in (None, generation - 1)
         self._paused = self._subscription.paused_partitions()
         if missed and self._rebalance_protocol == RebalanceProtocol.EAGER:
@@ -270,6 +279,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         try:
             await super()._on_join_complete_async(generation, member_id, protocol, member_assignment_bytes)
         finally:
+            self._unfinished.keep(self._subscription.assigned_partitions())
             self.hands_over.over = self.hands_over.begun and not self._subscription.assigned_partitions()
             if self._follows_itself:
                 self.request_rejoin()
@@ -290,9 +300,21 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
             self._beats.append(time.monotonic())
             await self._do_heartbeat()
 
-    async def _commit_what_goes(self, assignment: bytes) -> None:
-        """Its next owner gets it in the next generation only, so the commit comes first."""
+    async def _drain(self, parts: Collection[Any]) -> None:
+        """Wait until these have no open records, as long as they may take."""
+        until = time.monotonic() + self._unfinished.drain_s
+        while count := self._unfinished.open_in(parts):
+            if time.monotonic() >= until:
+                log.warning("%d records are not done after %g s: they are read again", count, self._unfinished.drain_s)
+                return
+            await self._net.sleep(JOIN_MS / 1000)
+
+    async def _drain_and_commit(self, assignment: bytes) -> None:
+        """Its next owner gets it in the next generation only, so the open records and the commit come first."""
         stays = set(ConsumerProtocolAssignment.decode(assignment).partitions())
+        await self._drain(self._subscription.assigned_partitions() - stays)
+        if not self.config["enable_auto_commit"]:
+            return
         goes = {at: offset for at, offset in self._subscription.all_consumed_offsets().items() if at not in stays}
         if not goes:
             return
@@ -344,6 +366,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         """A deleted topic ends the last commit as if it were committed. A commit that meets a join is sent again after
         it, if the member keeps its partitions. If another member took the instance id, each call fails.
         """
+        offsets = self._unfinished.capped(offsets)
         if self._join_answered:  # until the leader's plan has come the broker refuses both generations
             await self._join_over()
         try:
@@ -436,7 +459,11 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
 
     @overrides
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Without a timeout it takes at most 5 s, however long another member keeps a join waiting."""
+        """Without a timeout it takes at most 5 s, however long another member keeps a join waiting. Records that the
+        application will finish have their time before.
+        """
+        if os.getpid() == self._pid and not self._fenced:
+            self._net.run(self._drain, self._subscription.assigned_partitions())
         untold = timeout_ms in (None, self.config["request_timeout_ms"])  # the consumer's own default for it
         super().close(autocommit=autocommit, timeout_ms=CLOSE_MS if untold else timeout_ms)
 

@@ -8,6 +8,7 @@ from typing import Any
 from kafka.consumer.fetcher import Fetcher
 
 from apportion.clients.group.client_versions import overrides
+from apportion.clients.group.finished import OF_SUBSCRIPTION
 
 
 class ApportionFetcher(Fetcher):  # type: ignore[misc]
@@ -23,11 +24,17 @@ class ApportionFetcher(Fetcher):  # type: ignore[misc]
 
     @overrides
     def fetched_records(self, max_records: int | None = None, update_offsets: bool = True) -> Any:
-        """If several partitions are paused one after the other, their fetched records are all returned later."""
+        """If several partitions are paused one after the other, their fetched records are all returned later. Records
+        that the application will finish are noted.
+        """
         # A batch that is used up is false but not None, and the client takes a parked one up only in place of None.
         if not self._next_partition_records:  # type: ignore[has-type]
             self._next_partition_records = None
-        return super().fetched_records(max_records, update_offsets)
+        fetched = super().fetched_records(max_records, update_offsets)
+        unfinished = OF_SUBSCRIPTION.get(self._subscriptions)
+        if unfinished is not None:
+            unfinished.give(record for records in fetched[0].values() for record in records)
+        return fetched
 
     @overrides
     def _parse_fetched_data(self, completed_fetch: Any) -> Any:
