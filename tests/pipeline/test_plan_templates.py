@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -78,6 +79,20 @@ def test_a_worker_gives_each_group_its_rows_also_of_a_slice_and_of_groups_that_a
     for one in rows:
         mine = [tuple(answer[name] for name in COLUMNS) for answer in answers if answer["group"] == one["group"]]
         assert mine == alone(one, strategies), one["group"]
+
+
+def test_groups_that_differ_in_which_generations_have_one_number_get_the_rows_of_their_own() -> None:
+    """Claims of one generation count alike, those of an older one less: no group gets another's plan by that."""
+    few, rows = ["sticky", "cooperative-sticky", "failover"], list[dict[str, Any]]()
+    for seed in range(40):
+        name, generations, present, topics = question(seed, f"g{seed}")
+        if len(generations) > 1 and present is not None:
+            for number in (lambda n: n, lambda _: 1):
+                numbered = [replace(one, number=number(n)) for n, one in enumerate(generations, 1)]
+                rows.append(row(f"{name}-{len(rows)}", numbered, present, topics))
+    answers = rows_of(Plans(few), rows)
+    for one in rows:
+        assert answers.get(one["group"], []) == alone(one, few), one["group"]
 
 
 def test_lags_that_64_bits_cannot_sum_are_planned_by_themselves() -> None:

@@ -18,6 +18,7 @@ from apportion.history.records import Generation
 from apportion.history.steps import Step, steps
 from apportion.model.group import Group
 from apportion.model.group_json import group_to_dict, read_group
+from apportion.report.rollouts import notes
 from apportion.rollouts import MembershipChange, Times
 from apportion.sources.load_history import load_histories
 
@@ -126,6 +127,15 @@ def test_static_members_that_are_back_in_time_cost_only_their_own_standstill() -
         (0, 0, 0, 120, 20)
     ] * 2
     assert rollouts.owners(done[-1].plan.group, done[-1].plan.owner).keys() == {("t", p) for p in range(12)}
+
+
+def test_pauses_of_clients_that_read_nothing_meanwhile_are_told_if_any_step_rebalances() -> None:
+    """Of static members that are back in time no rebalance comes; of the newcomer behind them one does."""
+    words = "in kafka-python poll returns nothing meanwhile"
+    group, times = settled(4, 12, "cooperative"), Times(restart_s=20)
+    for steps_, told in ((["rolling 2"], False), (["rolling 2", "scale 5"], True)):
+        stages = rollouts.rollout(group, steps_, "cooperative", static=True, times=times)
+        assert (words in " ".join(notes(stages, "cooperative"))) == told, steps_
 
 
 def test_static_members_that_are_late_stand_still_for_a_session_and_come_back_as_who_they_were() -> None:

@@ -437,6 +437,21 @@ def test_of_a_topic_made_anew_no_lag_is_known_until_the_group_commits_there() ->
     assert known.tolist() == [False, True, False, False]
 
 
+def test_a_topic_made_anew_is_told_with_its_groups_for_an_hour() -> None:
+    collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
+    one = seen("g", {"clicks": [0]}, {("clicks", 0): 7})
+
+    def told(at: float, topic_id: str) -> bool:
+        topics = {**TOPICS, "clicks": replace(TOPICS["clicks"], topic_id=topic_id)}
+        found = Round(at=at, groups={"g": one}, topics=topics)
+        collector.snapshot = Snapshot(round=found, groups=collector._groups(found))
+        return any("clicks was deleted and created again" in line for line in collector.snapshot.groups["g"].noted)
+
+    assert not told(1_000, "old")
+    assert all(told(at, "new") for at in (1_010, 2_000, 4_600))
+    assert not told(4_620, "new")
+
+
 def test_a_group_is_gone_when_it_stays_away_and_not_when_a_broker_has_just_come_back() -> None:
     collector = Collector(ServerSettings(tail=False), Connection("127.0.0.1:1", Properties()))
     one = seen("g", {"clicks": [0, 1, 2, 3]}, {("clicks", 0): 1})

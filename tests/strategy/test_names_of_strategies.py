@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "testing/peers.py": "the classes of Java's client that act as peers",
     "testing/simulation/broker.py": "a method that is called failover",
     "testing/simulation/schedules.py": "the strategies that a simulated day draws from",
+    "wire/task_data.py": "the name of the protocol under which task groups join",
     "wire/user_data.py": "a layout of Kafka's own, called as Kafka calls its strategy",
 }
 """File to why its texts may hold names of strategies."""
