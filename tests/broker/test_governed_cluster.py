@@ -48,6 +48,7 @@ def three(broker_jar: Path) -> Iterator[BrokerCluster]:
         yield cluster
 
 
+@pytest.mark.thorough  # so does test_governed_rollout.py, whose brokers are restarted one by one
 def test_a_coordinator_that_moves_takes_the_plan_along(three: BrokerCluster) -> None:
     """The coordinator's broker is stopped, and comes back: the carrier joins the next, and nothing moves."""
     group = new_name("moving")

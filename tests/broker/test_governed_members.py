@@ -124,6 +124,7 @@ def test_who_may_not_govern_moves_nothing(governed_broker: Broker, cluster: Clus
         member.close()
 
 
+@pytest.mark.thorough  # test_governed_rows.py has a plan that outlives both
 def test_a_governor_that_is_killed_leaves_the_plan_in_force_through_a_brokers_restart(
     governed_broker: Broker, cluster: Cluster
 ) -> None:

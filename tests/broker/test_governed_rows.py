@@ -179,6 +179,7 @@ def test_another_carrier_with_a_higher_number_is_named_and_overtaken_and_counts_
     assert until(lambda: two.held == (0, 12))
 
 
+@pytest.mark.thorough  # test_governed_assignor.py asks the class itself
 def test_a_group_of_somebody_else_with_our_member_ids_changes_nothing_here(two: Two, cluster: Cluster) -> None:
     ours, members = two.members(cluster), []
     for member_id in ours.values():
@@ -199,6 +200,7 @@ def test_a_group_of_somebody_else_with_our_member_ids_changes_nothing_here(two: 
     assert until(lambda: two.held == (0, 12)), "and a new one is heard"
 
 
+@pytest.mark.thorough  # test_governed_assignor.py asks the class itself
 def test_a_signed_release_of_another_group_releases_nobody_here(keyed: Broker, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(KEY)
     two = Two(keyed, tmp_path, "--key-file", str(tmp_path / "key"))

@@ -75,6 +75,13 @@ def test_an_unknown_setting_or_value_is_wrong_usage(run: Runner, folder: Path, w
     assert done.err.startswith("apportion: ")
 
 
+def test_each_view_of_kafkas_tool_that_is_asked_for_is_printed(run: Runner, folder: Path) -> None:
+    shown = run("describe", "group.json", "--state", "--members", "--offsets").out
+    assert [word for word in shown.split() if word in ("#MEMBERS", "#PARTITIONS", "CURRENT-OFFSET")] == [
+        "#MEMBERS", "#PARTITIONS", "CURRENT-OFFSET"
+    ]  # fmt: skip
+
+
 def test_what_if_plans_its_steps_in_the_order_given(run: Runner, folder: Path) -> None:
     given = ["--leave", "pod-0", "--join", "2", "--grow", "clicks:24", "--lag", "clicks:0=1000000"]
     done = run("what-if", "group.json", *given, "-o", "json")

@@ -23,6 +23,7 @@ from urllib.parse import quote
 import pytest
 from tests.cli.conftest import run_here
 from tests.serve.running import serving
+from tests.support.examples import thorough
 from tests.support.sighted import raw
 
 from apportion.cli import main
@@ -138,7 +139,7 @@ def comparable(group: Sighting) -> dict[str, Any]:
     return {"group": group.name, "topics": topics, "members": members}
 
 
-@pytest.mark.parametrize("name", [CLASSIC, NEW, IDLE])
+@pytest.mark.parametrize("name", [CLASSIC, NEW, thorough(IDLE)])
 def test_a_live_group_is_what_kafkas_own_tool_prints(cluster: Broker, name: str) -> None:
     views = (("--offsets",), ("--members", "--verbose"), ("--state", "--verbose"))
     text = "".join(cluster.tool(GROUP_TOOL, "--describe", "--group", name, *view) for view in views)

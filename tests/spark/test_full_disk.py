@@ -5,7 +5,6 @@ The disk is a real one of a few kilobytes: a tmpfs in a mount namespace of the c
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from apportion.tables.schemas import TABLES
 from apportion.testing.broker import Broker
 from apportion.testing.plugin import needs_java
 
-THOROUGH = os.environ.get("APPORTION_THOROUGH") == "1"
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(
@@ -102,8 +100,9 @@ def test_a_build_on_a_full_disk_leaves_the_tables_and_works_with_room() -> None:
 
 
 @pytest.mark.broker
+@pytest.mark.thorough  # a build finds the disk full in the same way; test_capture.py stops captures in their midst
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("room_kb", [8, 30] if THOROUGH else [8])
+@pytest.mark.parametrize("room_kb", [8, 30])
 def test_a_capture_on_a_full_disk_loses_nothing_and_goes_on_with_room(room_kb: int) -> None:
     """With 8 kB the first batch finds no room, with 30 kB what comes after it."""
     needs_java()

@@ -182,6 +182,7 @@ def test_a_build_never_deletes_history_because_a_file_of_the_dump_is_gone_or_emp
     same(out, growing.folder)
 
 
+@pytest.mark.thorough  # each other test here adds to tables, too
 def test_a_table_that_was_added_to_often_is_written_anew(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

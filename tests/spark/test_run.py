@@ -40,7 +40,7 @@ def test_run_keeps_a_lake_on_s3_up_to_date(spark: Any, tmp_path: Path) -> None:
              "--assignor", "range"],
             env=variables, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
-        watch = threading.Timer(600, running.kill)
+        watch = threading.Timer(850, running.kill)
         watch.start()
         lines: list[str] = []
         try:
