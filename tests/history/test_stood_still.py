@@ -14,7 +14,7 @@ from apportion.history.rebalance_rows import rebalances
 from apportion.history.records import Generation, GenerationMember
 from apportion.history.stood_still import bounds
 from apportion.history.switch_advice import advice
-from apportion.history.switch_measures import concerns, facts_of
+from apportion.history.switch_measures import facts_of, left_out
 from apportion.history.switching import switch
 from apportion.model.build import build
 from apportion.model.protocols import CLASSIC
@@ -77,7 +77,7 @@ def test_a_rebalance_that_may_hide_another_tells_no_upper_bound() -> None:
 @pytest.mark.parametrize("name", ["ads-range", "reports-kafka-python", "feed-cooperative"])
 def test_recorded_groups_say_how_long_they_stood_still_as_far_as_it_is_known(name: str) -> None:
     group = load_histories(dump()).group(name)
-    assert concerns(group)
+    assert not left_out(group)
     seen = switch(build(group.raw), facts_of(group), group)
     assert seen.history is not None
     low, high = (seen.history.get(f"stopped_ms_{bound}") for bound in ("at_least", "at_most"))

@@ -176,10 +176,8 @@ def _evidence(
     from apportion.history import time_window
     from apportion.sighting.measures import in_last_hour
 
-    for seen, times in zip(groups, known, strict=True):
-        group = time_window.as_of_last_look(seen.group, times.series) if src.live else seen.group
-        time = time_window.group_time(group, times.series, times.window_s, None, times.now_ms, with_speeds=False)
-        at = times.rebalanced_at_ms
+    for times in known:
+        time, at = times.lag_in_time(), times.rebalanced_at_ms
         last_hour = None if at is None else in_last_hour(at, times.now_ms or time_window.newest(times.series))
         yield Evidence.of(
             time, window_s=times.window_s, timed=times.timed, rebalanced_at=list(at or ()), last_hour=last_hour, **named
@@ -196,7 +194,6 @@ def _check_options(args: argparse.Namespace) -> None:
 
 def _time(src: Source, groups: list[Sighting], args: argparse.Namespace) -> None:
     """Lag in time of each group: its partitions and its members, from the moments that are known."""
-    from apportion.history import time_window
     from apportion.report import lag_text
     from apportion.report.text import TextTable
 
@@ -206,10 +203,7 @@ def _time(src: Source, groups: list[Sighting], args: argparse.Namespace) -> None
                     "and the seconds between them (--window): a file shows only one moment")  # fmt: skip
     rows_of_all: list[TextTable] = []
     for sighting, known in zip(groups, over_time, strict=True):
-        group = sighting.group
-        if src.live:
-            group = time_window.as_of_last_look(group, known.series)
-        times = time_window.group_time(group, known.series, known.window_s, known.held_since_ms, known.now_ms)
+        group, times = known.group, known.lag_in_time(with_speeds=True)
         tables = [lag_text.partitions(group, times)]
         if args.output in ("csv", "ndjson"):
             rows_of_all += tables

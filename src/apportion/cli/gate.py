@@ -205,17 +205,13 @@ def _add_ages(judged: Sequence[tuple[dict[str, Any], Sighting]], src: source.Sou
     """Add the age of each group's oldest unread message, if a limit is on it."""
     if args.max_lag_seconds is None:
         return
-    from apportion.history import time_window
 
     over_time = src.over_time([sighting for _, sighting in judged], args.window)
     if over_time is None:
         needed = "--max-lag-seconds needs a dump, tables or a live cluster: a file shows only one moment"
         raise Usage("apportion gate", needed)
-    for (facts, sighting), known in zip(judged, over_time, strict=True):
-        group = sighting.group
-        group = time_window.as_of_last_look(group, known.series) if src.live else group
-        times = time_window.group_time(group, known.series, known.window_s, None, known.now_ms, with_speeds=False)
-        least, why = times.whole.oldest_unread
+    for (facts, _), known in zip(judged, over_time, strict=True):
+        least, why = known.lag_in_time().whole.oldest_unread
         facts["max-lag-seconds"] = least
         facts["unknown"] = {**facts.get("unknown", {}), "max-lag-seconds": why}
 

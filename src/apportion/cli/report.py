@@ -82,7 +82,7 @@ def _switched(seen: Sighting) -> dict[str, Any]:
 
 def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[str, Any]]:
     """The groups of a dump or of tables, with their histories; and with the effects of a switch, if that is wanted."""
-    from apportion.history.switch_measures import concerns, facts_of, scored
+    from apportion.history.switch_measures import facts_of, left_out, scored
     from apportion.history.switching import switch
     from apportion.history.time_window import group_time
     from apportion.model.lag import WINDOW_S
@@ -108,7 +108,7 @@ def of_folder(path: str, names: list[str], switched: bool = False) -> list[dict[
                 series = over_time.of(seen.group)
                 times = group_time(seen.group, series, WINDOW_S, now_ms=over_time.now_ms, with_speeds=False)
             drawn = page_groups.of_remembered(group, seen, times, series, over_time.now_ms)
-            if switched and concerns(group):
+            if switched and not left_out(group):
                 drawn = page_groups.switched(drawn, switch(seen.group, facts_of(group), group, score))
             shown.append(drawn)
     return shown

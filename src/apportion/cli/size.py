@@ -126,7 +126,7 @@ def _measured(src: source.Source, args: argparse.Namespace, sighting: Sighting) 
         group, how = replace(group, weight=rates.weight), rates.how
     if args.capacity != "learned":
         return group, args.capacity, how
-    speeds = time_window.group_time(group, series, window_s, known.held_since_ms, known.now_ms).speeds
+    speeds = known.lag_in_time(with_speeds=True).speeds
     takes, sentence = time_window.learned_capacity(speeds)
     if takes is None:
         raise Usage("apportion size", f"--capacity learned: too little data, {sentence}; give a number")

@@ -26,6 +26,8 @@ from apportion.wording import count, some_of
 
 if TYPE_CHECKING:
     from apportion.history.group_history import GroupHistories, GroupHistory
+    from apportion.history.time_window import GroupTime
+    from apportion.model.group import Group
     from apportion.model.plan_json import SavedPlan
     from apportion.sighting.sighting import Sighting
     from apportion.sources.config import Connection
@@ -77,6 +79,8 @@ def add_connection(parser: Parser) -> None:
 class OverTime:
     """One group over time.
 
+    group
+        As it was at the last look.
     window_s
         Over which rates are taken.
     held_since_ms
@@ -89,12 +93,19 @@ class OverTime:
         Whether the seconds are known; else only how rates compare.
     """
 
+    group: Group
     series: AllSeries
     window_s: float
     held_since_ms: int | None = None
     now_ms: int | None = None
     rebalanced_at_ms: Sequence[int] | None = None
     timed: bool = True
+
+    def lag_in_time(self, with_speeds: bool = False) -> GroupTime:
+        """Its lag in time, and the speeds of its members if they are asked for."""
+        from apportion.history.time_window import group_time
+
+        return group_time(self.group, self.series, self.window_s, self.held_since_ms, self.now_ms, with_speeds)
 
 
 class Source:
@@ -284,7 +295,9 @@ class Folder(Source):
             generations = group.folded.generations
             held_since_ms = generations[-1].at if generations else None
             at_ms = [rebalance.at for rebalance in group.rebalances]
-            return OverTime(series.of(sighting.group), window_s, held_since_ms, series.now_ms or None, at_ms)
+            return OverTime(
+                sighting.group, series.of(sighting.group), window_s, held_since_ms, series.now_ms or None, at_ms
+            )
 
         return map(known, groups)
 
@@ -330,6 +343,7 @@ class LiveCluster(Source):
         """As of every source; all groups are looked at together, for so many seconds."""
         from concurrent.futures import ThreadPoolExecutor
 
+        from apportion.history.time_window import as_of_last_look
         from apportion.sources import series
 
         window_s, names = window_s or 10, [sighting.name for sighting in groups]
@@ -339,7 +353,13 @@ class LiveCluster(Source):
             leave_out = getattr(self.args, "all_groups", False)
             series_of = series.of_cluster(connection(self.args), names, window_s, leave_out=leave_out)
             at_ms: Mapping[str, Sequence[int]] = {} if past is None else past.result()
-        return (OverTime(series_of[name], window_s, rebalanced_at_ms=at_ms.get(name)) for name in names)
+
+        def known(sighting: Sighting) -> OverTime:
+            name, of_group = sighting.name, series_of[sighting.name]
+            group = as_of_last_look(sighting.group, of_group)
+            return OverTime(group, of_group, window_s, rebalanced_at_ms=at_ms.get(name))
+
+        return map(known, groups)
 
     def _rebalanced(self, names: Sequence[str]) -> Mapping[str, Sequence[int]]:
         """When groups rebalanced, as far as their records may be read."""
@@ -400,7 +420,7 @@ class Listings(Source):
         seconds = self.apart_s or UNTIMED_S
         at_ms = round(seconds * 1000)
         series = of_looks([(0, self.before), (at_ms, groups)])
-        return (OverTime(series[each.name], seconds, now_ms=at_ms, timed=self.timed) for each in groups)
+        return (OverTime(each.group, series[each.name], seconds, now_ms=at_ms, timed=self.timed) for each in groups)
 
 
 def assumptions(sighting: Sighting) -> list[str]:

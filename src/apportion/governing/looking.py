@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,8 @@ class Selection:
 class GovernedLook(Look):
     """One look at all governed groups, at the topics that they want, and at the group of the governors."""
 
+    of_groups = True
+
     def __init__(self, admin: Any, selection: Selection) -> None:
         super().__init__(admin)
         self.selection = selection
@@ -52,10 +54,6 @@ class GovernedLook(Look):
     async def _committed(self, groups: Mapping[str, int]) -> dict[str, dict[tuple[str, int], int]]:
         asking = {name: node for name, node in groups.items() if self._asks_lag(name)}
         return {**{name: {} for name in groups if name not in asking}, **await super()._committed(asking)}
-
-    def _of_interest(self, topics: Iterable[Any]) -> list[Any]:
-        wanted = {topic for group in self.round.groups.values() for topic in group.topics}
-        return [topic for topic in topics if topic.name in wanted]
 
     async def _ends(self, places: Any, drafts: Any, which: int) -> None:
         if which == STABLE:

@@ -143,11 +143,6 @@ def why_left_out(kind: str | None, members: int) -> str:
     return "" if members else "without members"
 
 
-def concerns(past: GroupHistory) -> bool:
-    """Whether a recorded group is one of consumers, with members whose subscriptions can be read."""
-    return not left_out(past)
-
-
 def facts_of(past: GroupHistory) -> GroupFacts:
     """The facts of a recorded group in addition to its members."""
     present = past.present

@@ -174,7 +174,7 @@ def _paces(seen: Sighting, evidence: Evidence, times: LagTimes, whole: LagTime) 
     elif not late.any():
         if not whole.read:  # a window without a commit tells as little as one look
             yield from _large(seen)
-    elif _slower_than(whole.written, whole.read, evidence):
+    elif (whole.written or 0) - (whole.read or 0) > evidence.margin * (whole.written or 0):
         paces = (
             f"{evidence.pace(whole.written or 0)} {evidence.unit} are written, {evidence.pace(whole.read or 0)} read"
         )
@@ -199,10 +199,6 @@ def slower(written: Floats, read: Floats, evidence: Evidence) -> Bools:
     with np.errstate(invalid="ignore"):
         answer: Bools = written - read > evidence.margin * written
     return answer
-
-
-def _slower_than(written: float | None, read: float | None, evidence: Evidence) -> bool:
-    return written is not None and read is not None and written - read > evidence.margin * written
 
 
 def late_s(times: LagTimes) -> Floats:

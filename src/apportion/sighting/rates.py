@@ -81,9 +81,10 @@ class ByRates:
         """Commits that do not move: of all members, of one, of single partitions."""
         still = self.late & (self.times.read == 0)
         if (held := still & self.seen.held_back).any():
+            producers = self._at_broker("kafka-transactions describe-producers", int(held.argmax()))
             return Diagnosis(
                 STUCK, f"An open transaction holds back what can be read of {named(self.group, held)}: its producer "
-                "has neither committed nor aborted it.", self._transactions(held),
+                "has neither committed nor aborted it.", producers,
             )  # fmt: skip
         if not still.any():
             return None
@@ -105,25 +106,22 @@ class ByRates:
             "look for a record that cannot be processed.", self._record(worst),
         )  # fmt: skip
 
-    def _record(self, p: int) -> str:
-        """The command that shows the record at a commit."""
-        bootstrap = self.evidence.source.removeprefix("--bootstrap-server ") if self.evidence.live else ""
-        if not bootstrap.strip() or " " in bootstrap or self.group.offsets is None:
-            return ""
-        topic, number = self.group.name_of(p)
-        return (
-            f"kafka-console-consumer --bootstrap-server {bootstrap} --topic {topic} --partition {number} "
-            f"--offset {int(self.group.offsets.committed[p])} --max-messages 1"
-        )
-
-    def _transactions(self, held: Bools) -> str:
+    def _at_broker(self, tool: str, p: int, options: str = "") -> str:
+        """A command of Kafka's about a partition; "" if no one address leads to the cluster."""
         bootstrap = self.evidence.source.removeprefix("--bootstrap-server ") if self.evidence.live else ""
         if not bootstrap.strip() or " " in bootstrap:
             return ""
-        topic, number = self.group.name_of(int(held.argmax()))
-        return (
-            f"kafka-transactions --bootstrap-server {bootstrap} describe-producers --topic {topic} --partition {number}"
-        )
+        name, _, action = tool.partition(" ")
+        topic, number = self.group.name_of(p)
+        words = [name, f"--bootstrap-server {bootstrap}", action, f"--topic {topic} --partition {number}", options]
+        return " ".join(filter(None, words))
+
+    def _record(self, p: int) -> str:
+        """The command that shows the record at a commit."""
+        if self.group.offsets is None:
+            return ""
+        options = f"--offset {int(self.group.offsets.committed[p])} --max-messages 1"
+        return self._at_broker("kafka-console-consumer", p, options)
 
     # -- what grows ---------------------------------------------------------------------------------------------------
 

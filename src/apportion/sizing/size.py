@@ -246,17 +246,19 @@ class _Question:
         """The plans with names, the one that is advised, and why."""
         sized = tuple(self.sized(candidate) for candidate in shown.candidates)
         facts = self.facts(low)
+        chosen: int | None = None
         if not self.total:
-            idle = tuple(advice.idle(facts))
-            return Sizing(self.group, self.work, self.capacity, 0.0, shown.bound, sized, None, idle)
-        # Somebody falls behind whatever is planned: no time to advise that members go.
-        least = self.group.M if facts.oversize and prefer is None else 0
-        chosen, reason = advice.choose(sized, prefer, self.capacity, least)
-        if chosen is None:
-            overloaded = tuple(advice.overloaded(facts))
-            return Sizing(self.group, self.work, self.capacity, self.total, shown.bound, sized, None, overloaded)
-        sentences = tuple(advice.sentences(facts, sized, chosen, reason, shown.bound))
-        return Sizing(self.group, self.work, self.capacity, self.total, shown.bound, sized, chosen, sentences)
+            words = advice.idle(facts)
+        else:
+            # Somebody falls behind whatever is planned: no time to advise that members go.
+            least = self.group.M if facts.oversize and prefer is None else 0
+            chosen, reason = advice.choose(sized, prefer, self.capacity, least)
+            words = (
+                advice.overloaded(facts)
+                if chosen is None
+                else advice.sentences(facts, sized, chosen, reason, shown.bound)
+            )
+        return Sizing(self.group, self.work, self.capacity, self.total, shown.bound, sized, chosen, tuple(words))
 
     def _idle(self, stay: set[int]) -> tuple[list[int], list[int]]:
         """Present members without work: those of processes that stay anyway, and the others, process by process."""

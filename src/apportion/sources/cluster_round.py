@@ -225,9 +225,15 @@ class Look:
         """The groups that are looked at: all that read topics; a nudge is committed in one that reads nothing."""
         return {name: group for name, group in listed.items() if reads(group[1]) and not name.endswith(SUFFIX)}
 
+    of_groups = False
+    """Whether the logs of the groups' topics alone are looked at."""
+
     def _of_interest(self, topics: Iterable[Any]) -> list[Any]:
         """The topics whose logs are looked at, of all that there are."""
-        return [topic for topic in topics if topic.name not in INTERNAL]
+        if not self.of_groups:
+            return [topic for topic in topics if topic.name not in INTERNAL]
+        wanted = {topic for group in self.round.groups.values() for topic in group.topics}
+        return [topic for topic in topics if topic.name in wanted]
 
     def _failed(self, error: Exception, missing: str = "", names: Iterable[str] = ()) -> None:
         """Note a missing answer, of a broker or of groups, and why; a single log's ends are unknown as they are."""

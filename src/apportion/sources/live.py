@@ -95,6 +95,8 @@ class _LookAtSome(Look):
         All groups that there are, and those of them that are asked for.
     """
 
+    of_groups = True
+
     def __init__(
         self, admin: Any, names: Sequence[str] | None, leave_refused: bool, checkpoints: Sequence[str] = ()
     ) -> None:
@@ -112,10 +114,6 @@ class _LookAtSome(Look):
         named = {name: listed[name] for name in self.names or () if name in listed}
         self.listed, self.chosen = frozenset(listed), super()._choose(listed) if self.names is None else named
         return self.chosen
-
-    def _of_interest(self, topics: Iterable[Any]) -> list[Any]:
-        wanted = {topic for group in self.round.groups.values() for topic in group.topics}
-        return [topic for topic in topics if topic.name in wanted]
 
     def _failed(self, error: Exception, missing: str = "", names: Iterable[str] = ()) -> None:
         from kafka import errors

@@ -81,7 +81,7 @@ def traits_of_protocol(name: str | None) -> Traits | None:
     >>> traits_of_protocol("cooperative-failover").kept_whole, traits_of_protocol("stream").stateful
     ('topics', True)
     """
-    return _by_protocol().get(name or "")
+    return _by_protocol().get(name) if name else None  # without a name no strategy has to be loaded
 
 
 @cache
