@@ -5,6 +5,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
+LIGHT := $(VENV)/.set-up-light
 
 help: ## explain every target
 	@echo "apportion: which member of a Kafka consumer group owns which partition?"
@@ -25,8 +26,14 @@ jars: $(STAMP) ## fetch Apache Kafka, and what Spark needs for Kafka, Delta and 
 demo: $(STAMP) ## a recorded real cluster: every group, its lag, its rebalances, and what each strategy would have done
 	@$(VENV)/bin/apportion demo --spark
 
-live: setup ## a broker, three groups that live and their page, at http://127.0.0.1:9200/ until Ctrl-C
+live: $(if $(wildcard $(STAMP)),$(STAMP),$(LIGHT)) ## a broker, three groups that live and their page, at http://127.0.0.1:9200/ until Ctrl-C
 	@$(PY) -m tools.live
+
+$(LIGHT): pyproject.toml constraints.txt
+	@echo "== Python packages into $(VENV): the server alone"
+	@test -x $(PY) || python3 -m venv $(VENV)
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[serve]'
+	@touch $(LIGHT)
 
 test: setup check ## every check and every test, with a real broker and real Spark
 	@$(PY) -m compileall -q src  # as pip does for users; a thousand tests start the command line or a worker of Spark's

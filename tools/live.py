@@ -9,6 +9,7 @@ their standbys. All of it ends with this process, however that ends.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -69,7 +70,15 @@ def run(stack: ExitStack, listen: str, scale_s: float) -> None:
     for name in ("words-a", "words-b"):
         stack.enter_context(tasks(broker, folder / name))
     print(f"Apache Kafka listens on {broker.bootstrap}; Ctrl-C ends everything that was started.", flush=True)
+    print("In another terminal, try next:", *next_commands(broker.bootstrap), sep="\n    ", flush=True)
     keep_alive(broker, server, stack.enter_context(ExitStack()), scale_s)
+
+
+def next_commands(bootstrap: str) -> Iterator[str]:
+    """What to ask next about the three groups."""
+    apportion = os.path.relpath(Path(sys.executable).with_name("apportion"))
+    for words in ("describe --all-groups", "compare --group orders-hot", "watch --group feed-scaled"):
+        yield f"{apportion} {words} --bootstrap-server {bootstrap}"
 
 
 def keep_alive(broker: Broker, server: subprocess.Popen[Any], third: ExitStack, scale_s: float) -> None:

@@ -24,12 +24,21 @@ def test_three_groups_are_on_the_page_and_nothing_outlives_ctrl_c(jars: str, tmp
         try:
             members = seen(process, log, patience_s=120)
             started = below(str(tmp_path))
+            log.seek(0)
+            printed = re.findall(r"^    (.*/apportion .*)$", log.read().decode(), re.MULTILINE)
+            answers = [
+                subprocess.run(line.split(), capture_output=True, timeout=100, text=True) for line in printed[:2]
+            ]
         finally:
             process.send_signal(signal.SIGINT)
             code = process.wait(60)
         log.seek(0)
         text = log.read().decode()
     assert members == GROUPS, text
+    assert len(printed) == 3, text
+    assert [answer.returncode for answer in answers] == [0, 0], answers
+    assert "orders-hot" in answers[0].stdout
+    assert "lag-aware" in answers[1].stdout
     assert len(started) >= 4, started
     assert code == 0, text
     assert "Traceback" not in text
