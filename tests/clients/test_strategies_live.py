@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from tests.support.examples import thorough
 from tests.support.member import PythonMember
 
+from apportion.clients.aio_kafka import assignor
 from apportion.testing.broker import Broker
 
 from .groups import SHORT_MS, Members, new_name, owned, settle
@@ -74,3 +77,34 @@ def test_a_standby_takes_over_within_the_session(broker: Broker, client: str, pr
         back = member(10)
         settle([back, standby, last], {topic: 3})
         assert owned(back if preempt else standby) == everything
+
+
+def test_an_aiokafka_standby_that_asks_for_no_records_takes_over(broker: Broker) -> None:
+    """It holds nothing, so there is nothing to ask for; the client by itself leaves such a member out for good."""
+    topic, group = new_name("idle"), new_name("idle")
+    broker.create_topic(topic, 2)
+
+    def member(priority: int) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(
+            topic, bootstrap_servers=broker.bootstrap, group_id=group, heartbeat_interval_ms=500,
+            max_poll_interval_ms=3000, partition_assignment_strategy=[assignor("failover", priority=priority)],
+        )  # fmt: skip
+
+    async def run() -> float:
+        owner, standby = member(10), member(5)
+        await owner.start()
+        await owner.getmany(timeout_ms=100)
+        await standby.start()
+        end = time.monotonic() + 10  # several times as long as a member may ask for nothing
+        while time.monotonic() < end:
+            await owner.getmany(timeout_ms=100)
+        assert (len(owner.assignment()), len(standby.assignment())) == (2, 0)
+        await owner.stop()
+        went = time.monotonic()
+        while len(standby.assignment()) < 2 and time.monotonic() < went + 20:
+            await asyncio.sleep(0.1)
+        took = time.monotonic() - went
+        await standby.stop()
+        return took
+
+    assert asyncio.run(run()) < 20
