@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from confluent_kafka import Producer, TopicPartition
+from kafka import KafkaConsumer
 from tests.support.examples import thorough
 
 from apportion.assignors import find
@@ -24,6 +25,7 @@ from apportion.clients.group.bridge import Bridge
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.options import Options
 from apportion.clients.group.warm_up import AT_ONCE, FACT, WARM_UP, WarmUp, checksum, stays_until_warm
+from apportion.clients.kafka_python import assignor
 from apportion.errors import BadInput
 from apportion.model.build import build
 from apportion.strategy.codec import Holding, with_facts
@@ -92,10 +94,33 @@ class Reader(threading.Thread):
         assert self.raised is None, self.raised
 
 
+class KafkaPythonReader(Reader):
+    """The same in kafka-python."""
+
+    def __init__(self, config: dict[str, Any], topic: str, **calls: Any) -> None:
+        threading.Thread.__init__(self, daemon=True)
+        self.read, self.ends, self.topic, self.raised = [], threading.Event(), topic, None
+        self.plain = KafkaConsumer(
+            topic, bootstrap_servers=config["bootstrap.servers"], group_id=config["group.id"],
+            auto_offset_reset="earliest", heartbeat_interval_ms=300,
+            partition_assignment_strategy=[assignor("cooperative-sticky", **calls)],
+        )  # fmt: skip
+        self.start()
+
+    def run(self) -> None:
+        while not self.ends.is_set():
+            for records in self.plain.poll(timeout_ms=20).values():
+                self.read += [(time.monotonic(), record.partition, record.offset) for record in records]
+        self.plain.close()
+
+    def owns(self) -> list[int]:
+        return sorted(part.partition for part in self.plain.assignment())
+
+
 @contextmanager
-def reader(config: dict[str, Any], topic: str, **calls: Any) -> Iterator[Reader]:
+def reader(config: dict[str, Any], topic: str, kind: type[Reader] = Reader, **calls: Any) -> Iterator[Reader]:
     """One that leaves in good order."""
-    one = Reader(config, topic, **calls)
+    one = kind(config, topic, **calls)
     try:
         yield one
     finally:
@@ -122,13 +147,14 @@ def slow(*_: object) -> None:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("how", ["warm", thorough("plain")])
+@pytest.mark.parametrize("how", ["warm", thorough("plain"), "warm in kafka-python"])
 def test_a_partition_is_read_while_its_new_owner_gets_ready(broker: Broker, how: str):
     """With five seconds of work the partition that moves stands still for as long, or its owner reads on to the end."""
     WORKED.clear()
     topic, group = new_name("warm"), new_name("warm")
     broker.create_topic(topic, 2)
-    calls: dict[str, Any] = {"warm_up": slow} if how == "warm" else {"on_assigned": slow}
+    calls: dict[str, Any] = {"on_assigned": slow} if how == "plain" else {"warm_up": slow}
+    calls |= {"kind": KafkaPythonReader} if "kafka-python" in how else {}
     with records(broker, topic), reader(settings(broker, group), topic) as first:
         until(lambda: len(first.owns()) == 2 and len(first.read) > 20)
         with reader(settings(broker, group), topic, **calls) as second:
@@ -137,7 +163,7 @@ def test_a_partition_is_read_while_its_new_owner_gets_ready(broker: Broker, how:
             still = stood_still([first, second], moved[0])
     print(f"{how}: partition stood still for {still:.2f} s")
     last = max(moment for moment, p, _ in first.read if p == moved[0])
-    assert (last > WORKED[0]) if how == "warm" else (still > SLOW_S)
+    assert (still > SLOW_S) if how == "plain" else (last > WORKED[0])
     check_all_read_once([first, second], broker, group)
 
 

@@ -8,10 +8,11 @@ from typing import Any, Final
 from aiokafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 
 from apportion.clients.group.adapter import Adapter, assignor_for
-from apportion.clients.group.bridge import bridge_for
+from apportion.clients.group.bridge import Bridge, bridge_for
 from apportion.clients.group.joined_group import JoinedGroup
 from apportion.clients.group.topic_metadata import ClientMetadata
 from apportion.defaults import DEFAULT_EAGER
+from apportion.errors import BadInput
 
 REPLICAS: Final = "replicas"
 """Where the client's metadata of a partition list the brokers of its replicas."""
@@ -19,6 +20,12 @@ REPLICAS: Final = "replicas"
 
 class AioKafkaAssignor(Adapter, AbstractPartitionAssignor):  # type: ignore[misc]
     """One consumer's strategy in aiokafka's own interface."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        for name in ("warm_up", "drain_s"):
+            if getattr(bridge.options, name) is not None:
+                raise BadInput(name, "it in aiokafka, which gives all up at each join", "kafka-python or GroupConsumer")
+        super().__init__(bridge)
 
     def ask_rejoin(self) -> None:
         """As in ``Adapter``; the client's future belongs to its event loop."""

@@ -62,7 +62,6 @@ from apportion.clients.confluent.settings import NEEDS_CLASSIC, RESETS, member_s
 from apportion.clients.group.adapter import Forked
 from apportion.clients.group.broker_takeover import StrategyNotAsked
 from apportion.clients.group.finished import OF_SUBSCRIPTION
-from apportion.clients.group.warm_up import WarmUp
 from apportion.clients.kafka_python import assignor
 from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput, Unavailable
@@ -150,8 +149,10 @@ class GroupConsumer:
         settings = member_settings(config)
         rack = options.pop("rack", None)
         options["rack"] = rack_of(config) if rack is None else rack
-        self._assignor = member = assignor(strategy, auto_offset_reset=reset, **options)
-        self._warm_up = _warm_up(member, warm_up, warm_up_s)
+        if warm_up is not None:
+            options["warm_up"] = lambda places: warm_up([TopicPartition(*place) for place in places])
+        self._assignor = member = assignor(strategy, auto_offset_reset=reset, warm_up_s=warm_up_s, **options)
+        self._warm_up = member.bridge.warm_up
         self._on_assigned, self._on_revoked, self._on_lost = on_assigned, on_revoked, on_lost or on_revoked
         self._forget_all()
         self._lock, self._owner, self._pid = threading.RLock(), 0, os.getpid()
@@ -551,24 +552,6 @@ class GroupConsumer:
         coming = {Part(*place) for place in places}
         self._partitions.move(coming - self._partitions.among(COMING, *HELD), Event.ANNOUNCED)
         self._give_up(self._partitions.among(COMING) - coming, Event.TAKEN)
-
-
-def _warm_up(member: Any, work: OnComing | None, patience_s: float) -> WarmUp | None:
-    """The member's side of a warm hand-over, which its strategy must know of.
-
-    Raises
-        BadInput for a strategy that takes everything from everybody at each rebalance, or whose answers have no place
-        for it; and for a time that cannot be.
-    """
-    if work is None:
-        return None
-    if not 0 < patience_s <= CLOSE_MOST_S:
-        raise BadInput("warm_up_s", repr(patience_s), f"seconds, above 0 and up to {CLOSE_MOST_S:,}")
-    bridge = member.bridge
-    if not bridge.can_warm_up:
-        raise BadInput("warm_up", f"it under {bridge.name!r}", f"a cooperative strategy, such as {DEFAULT_ASSIGNOR}")
-    bridge.warm_up = warm_up = WarmUp(lambda places: work([TopicPartition(*pair) for pair in places]), patience_s)
-    return warm_up
 
 
 def _place(message: Any) -> tuple[str, int]:

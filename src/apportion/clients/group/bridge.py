@@ -36,7 +36,7 @@ from apportion.clients.group.joined_group import JoinedGroup, Memories
 from apportion.clients.group.member_facts import FactSource, MemberFacts
 from apportion.clients.group.options import OffsetFeed, Options
 from apportion.clients.group.topic_metadata import ClientMetadata, Topic, describe_topics
-from apportion.clients.group.warm_up import FACT, WARM_UP, WarmUp, stays_until_warm, tell
+from apportion.clients.group.warm_up import FACT, WARM_UP, WarmUp, Work, stays_until_warm, tell
 from apportion.clients.rebalance import Causes, LeadersView, OnPlan, PlannedRebalance, line_of, record
 from apportion.defaults import DEFAULT_ASSIGNOR
 from apportion.errors import BadInput
@@ -96,7 +96,9 @@ class Bridge:
             assert isinstance(options.lag, SampledFeed)  # noqa: S101 - ``Options`` has asked
             free = self.strategy if "max_skew" in (settings or {}) else with_free_counts(self.strategy)
             self.watch = LagWatch(options.acting, options.lag, self.strategy, free, learned=options.learns)
-        self.warm_up: WarmUp | None = None
+        self.warm_up = None if options.warm_up is None else WarmUp(options.warm_up, options.warm_up_s)
+        if self.warm_up is not None and not self.can_warm_up:
+            raise BadInput("warm_up", f"it under {self.name!r}", f"a cooperative strategy, such as {DEFAULT_ASSIGNOR}")
         self._hand_over: PinnedPlan | None = None
         self._causes = Causes()
         self._joined_again = False
@@ -300,6 +302,8 @@ def bridge_for(
     facts: Mapping[str, FactSource] | None = None,
     acting: Acting | None = None,
     drain_s: float | None = None,
+    warm_up: Work | None = None,
+    warm_up_s: float = 300.0,
     **settings: Any,
 ) -> Bridge:
     """A strategy for ``partition_assignment_strategy``, one for each consumer.
@@ -334,11 +338,15 @@ def bridge_for(
     drain_s
         The application calls ``apportion.clients.done`` for finished records, in kafka-python or ``GroupConsumer``:
         only these are committed, and a partition that goes waits so many seconds for its open ones.
+    warm_up
+        Called with (topic, partition) pairs that this member will get, while their owner still reads them, in a thread
+        of its own; once it returns they are handed over, and after ``warm_up_s`` in any case. For cooperative
+        strategies in kafka-python; ``GroupConsumer`` has its own.
     Raises
         UnknownName, BadInput for names and settings that do not exist.
     """
     told = (rack, priority, auto_offset_reset, on_plan, lag, on_foreign, capacity, facts or {}, acting, drain_s)
-    options = Options(*told)
+    options = Options(*told, warm_up, warm_up_s)
     return Bridge(DEFAULT_ASSIGNOR if strategy is None else strategy, options, settings)
 
 

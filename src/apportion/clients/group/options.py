@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from apportion.acting.rule import Acting
 from apportion.clients.group.acting import SampledFeed
@@ -16,6 +16,8 @@ from apportion.model.facts import CAPACITY, MEMBER_FIELDS
 from apportion.model.group_json import check_reset
 from apportion.model.json_checks import check_text
 from apportion.strategy.traits import OnForeign
+
+MOST_WARM_UP_S: Final = 86_400
 
 
 class OffsetFeed(Protocol):
@@ -47,6 +49,8 @@ class Options:
         When it asks for a rebalance by itself while it leads; it needs a feed of ``lag``.
     drain_s
         Seconds that a partition waits for records that are not ``done`` before it goes; None: they are not noted.
+    warm_up, warm_up_s
+        What makes it ready for partitions that it will get, and the seconds after which it takes them in any case.
     Raises
         BadInput for a value that is none of these.
     """
@@ -61,6 +65,8 @@ class Options:
     facts: Mapping[str, FactSource] = field(default_factory=dict)
     acting: Acting | None = None
     drain_s: float | None = None
+    warm_up: Callable[[list[tuple[str, int]]], object] | None = None
+    warm_up_s: float = 300.0
 
     def __post_init__(self) -> None:
         """As group.json has them: values too large for its bytes would fail at the first join, in the client."""
@@ -72,8 +78,9 @@ class Options:
         ):
             if not fits and (given := getattr(self, name)) is not None:
                 raise BadInput(name, repr(given), needed)
-        if self.drain_s is not None and not 0 < self.drain_s <= MOST_S:
-            raise BadInput("drain_s", repr(self.drain_s), f"seconds, above 0 and up to {MOST_S:,}")
+        for name, seconds, most_s in (("drain_s", self.drain_s, MOST_S), ("warm_up_s", self.warm_up_s, MOST_WARM_UP_S)):
+            if seconds is not None and not 0 < seconds <= most_s:
+                raise BadInput(name, repr(seconds), f"seconds, above 0 and up to {most_s:,}")
         if self.rack is not None:
             check_text("rack", self.rack)
         check_reset("auto_offset_reset", self.auto_offset_reset)

@@ -50,6 +50,7 @@ WARM_UP: Final = Fact(default=-1, low=-1, high=AT_ONCE)
 """A member that does not say takes partitions as Kafka's do."""
 
 Place = tuple[str, int]
+Work = Callable[[list[Place]], object]
 
 
 def checksum(announced: bytes) -> int:
@@ -103,7 +104,7 @@ class WarmUp:
         Seconds from when it is told of partitions until it takes them, ready or not.
     """
 
-    def __init__(self, work: Callable[[list[Place]], object], patience_s: float) -> None:
+    def __init__(self, work: Work, patience_s: float) -> None:
         self._work, self._patience_s = work, patience_s
         self._assigned: tuple[bytes, frozenset[Place]] = b"", frozenset()
         """What it will get, as told, and what it was given with it."""

@@ -130,6 +130,9 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         self._require_alive()
         if self._watch.stopped:
             raise NotAsked(self._watch.stopped)
+        for warm_up in [strategy.bridge.warm_up for strategy in self._ours]:
+            if warm_up is not None and warm_up.look()[0]:
+                self.request_rejoin()
         try:
             polled = self._poll(timeout_ms)
             if self.hands_over.over and not self._generation.is_lost() and self._may_join():
