@@ -328,9 +328,11 @@ def test_close_waits_for_a_broker_that_does_not_answer_as_long_as_it_is_told(mon
         ({"group.remote.assignor": "uniform"}, "'uniform', which is not followed", "third argument"),
         ({"enable.auto.offset.store": False}, "False, which is not followed", "enable.auto.commit=false"),
         ({"on_commit": print}, "which is not followed", "commit()"),
+        ({"session.timeout.ms": "6 s"}, "config['session.timeout.ms']: found '6 s'", "a number of milliseconds"),
+        ({"enable.auto.commit": "maybe"}, "config['enable.auto.commit']: found 'maybe'", "true or false"),
     ],
 )
-def test_a_setting_that_would_not_be_followed_is_refused_at_once_with_what_to_write_instead(
+def test_a_setting_that_would_not_be_followed_or_means_nothing_is_refused_at_once_with_what_to_write_instead(
     config: dict[str, Any], found: str, needed: str
 ) -> None:
     before, began = set(threading.enumerate()), time.monotonic()

@@ -47,6 +47,9 @@ CASES: Mapping[str, tuple[list[Row], list[Row], str, str, str]] = {
         WITHOUT_MEMBERS, later(lambda p, m: (0, 2_000), WITHOUT_MEMBERS), "ERR", "nobody_reads", "no members"),
     "a job without members falls behind": (
         WITHOUT_MEMBERS, later(lambda p, m: (430, 2_000), WITHOUT_MEMBERS), "WARN", "too_few_members", "no group"),
+    "a partition gets more than a job without members reads of all": (
+        WITHOUT_MEMBERS, later(lambda p, m: (430, 30_000 if p == 0 else 2_000), WITHOUT_MEMBERS), "WARN",
+        "hot_partition", "all its readers read"),
     "everybody keeps up": (BEFORE, later(lambda p, m: (3_900, 3_000)), "OK", "caught_up", "keeps up"),
     "a burst is worked off": (BURST, later(lambda p, m: (30_000, 3_000), BURST), "OK", "caught_up", "works off"),
     "all is read": (BEFORE, later(lambda p, m: (4_000, 3_000)), "OK", "caught_up", "read everything"),

@@ -28,7 +28,6 @@ from apportion.serve.derived_state import (
     group_state,
     group_with_offsets,
     lag_times_of,
-    lag_times_of_one,
     renewed,
 )
 from apportion.serve.end_times import AllEnds, Commits, EndTimes
@@ -285,8 +284,8 @@ class Collector:
         except Exception:  # of one of them: each by itself tells whose
             alone.update(together)
         for name in alone:
-            one_pass = partial(lag_times_of_one, groups[name], ends, at)
-            times[name] = self.faults.guard(name, "lag in time", one_pass)
+            one_pass = lag_times_of([groups[name]], ends, at)
+            times[name] = self.faults.guard(name, "lag in time", partial(next, one_pass))
         return {name: known for name, known in times.items() if known is not None}
 
     def _state(

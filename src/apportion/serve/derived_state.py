@@ -187,12 +187,6 @@ def lag_times_of(groups: Sequence[Timed], ends: AllEnds, now: float) -> Iterator
         yield from _lag_times_of(batch, ends, now * 1000)
 
 
-def lag_times_of_one(group: Timed, ends: AllEnds, now: float) -> tuple[LagTimes, LagTime]:
-    """The same of one group."""
-    (times,) = lag_times_of([group], ends, now)
-    return times
-
-
 def _lag_times_of(groups: Sequence[Timed], ends: AllEnds, now_ms: float) -> Iterator[tuple[LagTimes, LagTime]]:
     start = np.cumsum([0, *(group.P for group, *_ in groups)])
     columns = np.concatenate([ends.columns(group) for group, *_ in groups])

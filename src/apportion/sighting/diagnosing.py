@@ -244,9 +244,8 @@ def diagnose(seen: Sighting, evidence: Evidence) -> Diagnosis:
     if not whole.to_read:
         return Diagnosis(CAUGHT_UP, f"It keeps up: {count(seen.total_lag, 'message')} unread, none of them old.")
     if not evidence.late.any():
-        unclear = (times.to_read > 0) & (np.isnan(times.written) | np.isnan(times.read))
-        if not whole.read and any(_large(seen)):
-            unclear = times.to_read > 0
+        without_pace = not whole.read and any(_large(seen))
+        unclear = (times.to_read > 0) & (np.isnan(times.written) | np.isnan(times.read) | without_pace)
         if unclear.any():
             return unknown(seen, evidence, f"how fast {named(group, unclear)} is written and read")
         return Diagnosis(CAUGHT_UP, f"It keeps up: {count(seen.total_lag, 'message')} unread, none of them old.")

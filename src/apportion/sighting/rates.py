@@ -152,10 +152,10 @@ class ByRates:
 
     def _hot(self, hot: Bools, fastest: float) -> Diagnosis:
         most = int(np.where(hot, self.times.written, 0).argmax())
-        pace = self.evidence.pace
+        pace, readers = self.evidence.pace, "the fastest member reads" if self.group.M else "all its readers read"
         return Diagnosis(
             HOT, f"{named(self.group, hot)}: {pace(float(self.times.written[most]))} {self.evidence.unit} are written "
-            f"to one partition, and the fastest member reads {pace(fastest)}. More members cannot help: spread its "
+            f"to one partition, and {readers} {pace(fastest)}. More members cannot help: spread its "
             "key, or make reading faster.", self._size(fastest),
         )  # fmt: skip
 
@@ -209,7 +209,7 @@ class ByRates:
         return Diagnosis(CAUGHT_UP, f"It catches up: it works off {lag}{when}.")
 
     def _size(self, speed: float) -> str:
-        if not self.evidence.timed or speed <= 0 or not self.evidence.source:
+        if not self.evidence.timed or speed <= 0 or not self.evidence.source or not self.group.M:
             return ""
         sized = f"--capacity {speed:.4g}"
         if not self.evidence.pair:

@@ -49,6 +49,7 @@ _NOT_FOLLOWED: Final = {
 }
 """librdkafka's settings that mean nothing here, and what to write instead."""
 _BOOTSTRAP: Final = ("bootstrap.servers", "metadata.broker.list")
+_BOOLS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 RESETS: Final = {"earliest": "earliest", "smallest": "earliest", "beginning": "earliest", "error": "none"}
 
 
@@ -73,14 +74,22 @@ def member_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     if alone := sorted(name for name in config if name.startswith(_LOGIN) and name not in both):
         needed = "settings that the group's member, a kafka-python consumer, has too: "
         raise BadInput("config", ", ".join(alone), needed + ", ".join(both))
-    settings = {theirs: config[ours] for ours, theirs in _SAME.items() if ours in config}
+    settings = {theirs: _value(config, ours) for ours, theirs in _SAME.items() if ours in config}
     settings["bootstrap_servers"] = str(settings["bootstrap_servers"]).split(",")
-    settings = {name: int(value) if name.endswith("_ms") else value for name, value in settings.items()}
     if "security_protocol" in settings:
         settings["security_protocol"] = str(settings["security_protocol"]).upper()
     if str(config.get(_HOST_CHECK) or "").lower() == "none":
         settings["ssl_check_hostname"] = False
-    auto = str(config.get("enable.auto.commit", True)).lower() not in ("false", "f", "0")
+    auto = _BOOLS.get(str(config.get("enable.auto.commit", True)).lower())
+    if auto is None:
+        raise BadInput("config['enable.auto.commit']", repr(config["enable.auto.commit"]), "true or false")
     # librdkafka's default is the other one: without it the member would begin behind an open transaction.
     isolation = str(config.get("isolation.level", "read_committed"))
     return {**settings, "enable_auto_commit": auto, "isolation_level": isolation}
+
+
+def _value(config: Mapping[str, Any], name: str) -> Any:
+    try:
+        return int(config[name]) if name.endswith(".ms") else config[name]
+    except (TypeError, ValueError):
+        raise BadInput(f"config[{name!r}]", repr(config[name]), "a number of milliseconds") from None

@@ -63,6 +63,7 @@ class Restorer:
     ) -> None:
         self.topology, self.folder, self.open_store = topology, folder, open_store
         self.look_every_s = look_every_s
+        self._number = {subtopology.changelog: s for s, subtopology in enumerate(topology.subtopologies)}
         self.open: dict[Task, Store] = {}
         self.restored = self.warmed = 0
         self._wanted: set[Task] = set()
@@ -118,7 +119,10 @@ class Restorer:
             task = self._task_of(pair)
             if task in self.open and pair not in self._cut and not self._of_another_life(task):
                 self._apply(task, records)
-                self._count(len(records), task in waiting)
+                if task in waiting:
+                    self.restored += len(records)
+                else:
+                    self.warmed += len(records)
         self._look()
         self._tell_waits(waiting)
         return self._whole(waiting)
@@ -224,12 +228,6 @@ class Restorer:
         store.apply(changes, position, epoch, self.origin(task, min(whole_ms, time.time() * 1000)))
         self._known[task] = position
 
-    def _count(self, messages: int, waited: bool) -> None:
-        if waited:
-            self.restored += messages
-        else:
-            self.warmed += messages
-
     def _set_goals(self, waiting: Collection[Task]) -> None:
         """Where the changelog of each waiting task ends: asked once, when it begins to wait."""
         for task in set(self._goal) - set(waiting):
@@ -251,9 +249,8 @@ class Restorer:
         if not force and time.monotonic() - self._looked < self.look_every_s:
             return
         self._looked = time.monotonic()
-        pairs = {self._pair(task): task for task in self._known}
-        for pair, end in self.offsets.end(self._there(pairs)).items():
-            self._note_end(pairs[pair], end)
+        for pair, end in self.offsets.end(self._there(map(self._pair, self._known))).items():
+            self._note_end(self._task_of(pair), end)
 
     def _note_end(self, task: Task, end: int) -> None:
         """A changelog that ends before its former end, or before the content of the store, has lost its end."""
@@ -321,8 +318,7 @@ class Restorer:
 
     def _reassign(self) -> None:
         """Read the changelogs of exactly the open stores, as far as it is known where they begin and end."""
-        pairs = {self._pair(task): task for task in sorted(self.open)}
-        pairs = {pair: pairs[pair] for pair in self._there(pairs)}
+        pairs = {pair: self._task_of(pair) for pair in self._there(map(self._pair, sorted(self.open)))}
         remade = {pair for pair, task in pairs.items() if pair in self._cut or self._of_another_life(task)}
         before = set(self._consumer.assignment())
         stay = before & set(pairs) - remade
@@ -417,10 +413,7 @@ class Restorer:
         return TopicPartition(self.topology.subtopologies[task.subtopology].changelog, task.partition)
 
     def _task_of(self, pair: Any) -> Task:
-        for s, subtopology in enumerate(self.topology.subtopologies):
-            if subtopology.changelog == pair.topic:
-                return Task(s, pair.partition)
-        raise KeyError(pair)
+        return Task(self._number[pair.topic], pair.partition)
 
 
 def _epoch(headers: Iterable[tuple[str, bytes]] | None) -> int:
