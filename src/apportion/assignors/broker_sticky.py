@@ -25,8 +25,9 @@ class BrokerSticky:
 
     A task stays where it ran within an equal share, or goes where a copy was, else to the least loaded process: at
     once, whether its state is there or not. A member that does not want all topics that anybody wants gets none. The
-    broker alone can run it; here it is predicted as Kafka 4.3 has it. That of 4.4 chooses otherwise: warm-ups count
-    like standbys there, and reported offsets rank standbys (KAFKA-21001).
+    broker alone can run it; here it is predicted as Kafka 4.3 has it. That of 4.4 is not followed: warm-ups count like
+    standbys there, reported offsets rank standbys (KAFKA-21001), and a member that starts with state on its disk counts
+    as one that kept those tasks (KAFKA-20719).
     Goals: none that is promised; it is even per member where nothing is kept. Source: Apache Kafka 4.3.0, group
     coordinator, ``StickyTaskAssignor``.
 

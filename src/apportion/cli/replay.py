@@ -18,7 +18,7 @@ LONGEST_S: Final = 10 * 365 * 86_400.0
 DETAILS = (
     "FOLDER is a dump, or the tables that pipeline build made. Each generation starts from the strategy's own\n"
     "assignment in the one before; MOVES-THEN has the real moves, by the same measure. A streams group is replayed\n"
-    "with streams or broker-sticky, the broker's own task assignor, each with --set num_standby_replicas=N."
+    "with streams or broker-sticky, Kafka 4.3's own task assignor, each with --set num_standby_replicas=N."
 )
 EXAMPLES = (
     ("would sticky have moved less?", "apportion replay dump --group ads-join --assignor sticky"),

@@ -24,7 +24,7 @@ DETAILS = (
     "rebalances, and the next step starts from there. --rolling and --scale show all generations\n"
     "of a rollout: what the other members must give up, lose and read again, and how long partitions are paused.\n"
     "A streams group of a dump or of tables takes --join and --leave, and its tasks are planned: by streams and by\n"
-    "broker-sticky, the broker's own task assignor, with no, one and two standbys each, or as -A says. --rolling\n"
+    "broker-sticky, Kafka 4.3's own task assignor, with no, one and two standbys each, or as -A says. --rolling\n"
     "restarts its processes; under broker-sticky and with the standbys that the group asks for, or as -A says."
 )
 EXAMPLES = (

@@ -47,12 +47,6 @@ class ClientMetadata:
         table = self._tables.get(topic)
         return None if table is None else table.keys()
 
-    def racks(self, topic: str) -> Mapping[int, Sequence[str]]:
-        """Partition id to the racks of all its replicas, offline ones included, as in Kafka."""
-        numbers = self.rack_numbers(topic)
-        lists = self.rack_lists()
-        return {p: lists[n] for p, n in zip(sorted(self._tables.get(topic, {})), numbers, strict=True)}
-
     def rack_numbers(self, topic: str) -> list[int]:
         """The number of each partition's list of replicas, by ascending id.
 
@@ -67,7 +61,7 @@ class ClientMetadata:
         return self.seen[topic]
 
     def rack_lists(self) -> list[tuple[str, ...]]:
-        """The racks of each list of replicas so far, ascending and each once."""
+        """The racks of each list of replicas so far, ascending and each once; offline ones included, as in Kafka."""
         rack = {
             node: getattr(self._cluster.broker_metadata(node), "rack", None) for node in set().union(*self._numbers)
         }
