@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final
 
 from apportion.errors import ApportionError
-from apportion.testing.simulation.schedules import Plan, Run, draw, run, shortened, small_worlds
+from apportion.testing.simulation.schedules import Plan, Run, draw, run, shortened
 from apportion.testing.simulation.stage import Action
 from apportion.testing.simulation.worlds import STORIES, explored
 
@@ -35,17 +35,15 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--faults", type=int, default=500, help="put in so many faults (default: 500)")
     parser.add_argument("--seed", type=int, default=1, help="the first schedule's seed; the next have the next ones")
     parser.add_argument("--show", action="store_true", help="print the events of this seed's run alone")
-    parser.add_argument("--small", type=int, metavar="DEPTH", help="small worlds: a fault at each of so many requests")
-    parser.add_argument("--orders", type=int, metavar="DEPTH", help="small worlds: every order up to so many choices")
+    parser.add_argument("--small", type=int, default=0, metavar="N", help="small worlds: a fault at each of N messages")
+    parser.add_argument("--orders", type=int, default=0, metavar="N", help="small worlds: every order of N choices")
     arguments = parser.parse_args(words)
     gc.freeze()  # what is loaded by now need not be looked through after each run
     try:
         if arguments.show:
             return show(arguments.seed)
-        if arguments.small:
-            return sweep(arguments.seed, 1 << 62, small_worlds(arguments.small))
-        if arguments.orders:
-            return max(orders(story, arguments.orders) for story in STORIES)
+        if depths := (arguments.orders, arguments.small) if arguments.orders or arguments.small else ():
+            return max(small(story, *depths) for story in STORIES)
         return sweep(arguments.seed, arguments.faults, map(draw, itertools.count(arguments.seed)))
     except ApportionError as error:
         print(error, file=sys.stderr)
@@ -89,16 +87,16 @@ def sweep(first: int, faults: int, plans: Iterable[Plan]) -> int:
     return int(bool(failures))
 
 
-def orders(story: str, depth: int) -> int:
-    """All schedules of a story; one JSON line."""
+def small(story: str, orders: int, faults: int) -> int:
+    """All schedules of a small world; one JSON line."""
     began, runs, failures = time.process_time(), Counter[bool](), list[dict[str, object]]()
-    for choices, result in explored(story, depth):
+    for choices, result in explored(story, orders, faults):
         runs[result is not None] += 1
         if result is not None and result.failure is not None:
             failures.append({"choices": choices, "check": result.failure.check})
             print(f"{story} {choices}: {result.failure}", file=sys.stderr, flush=True)
     facts = {"schedules": runs.total(), "seen before": runs[False], "cpu_s": round(time.process_time() - began, 1)}
-    print(json.dumps({"story": story, "depth": depth, **facts, "failures": failures}), flush=True)
+    print(json.dumps({"story": story, "orders": orders, "faults": faults, **facts, "failures": failures}), flush=True)
     return int(bool(failures))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import itertools
 import json
 import logging
 import random
@@ -133,34 +132,6 @@ def draw(seed: int, faults: int = 18) -> Plan:
     script.append({"at": round(last, 3), "do": "end of traffic"})
     handover = chance.choice((0.0, 0.0, 0.02))
     return Plan(seed, kind, strategy, habits, chance.choice(jars.KAFKA), handover, partitions, tuple(script))
-
-
-SMALL: Final[tuple[Action, ...]] = (
-    {"do": "kill", "for": 2},
-    {"do": "freeze", "for": 2},
-    {"do": "freeze", "for": 9},
-    {"do": "drop"},
-)
-"""The one fault of a small world."""
-
-
-def small_worlds(depth: int) -> Iterator[Plan]:
-    """Two members, two partitions, one fault: each of ``SMALL`` at each of the first requests of either member.
-
-    depth
-        How many requests; the second member joins, and the first leaves, within some 60 of the first one's.
-    """
-    story: list[Action] = [
-        {"at": 0, "do": "traffic", "topic": "records", "per_s": 2},
-        {"at": 0, "do": "start", "member": "m0"},
-        {"at": 4, "do": "start", "member": "m1"},
-        {"at": 10, "do": "close", "member": "m0"},
-        {"at": 22, "do": "end of traffic"},
-    ]
-    for kind, strategy in (("reading", "cooperative-sticky"), ("reading", "range"), ("counting", "streams")):
-        for fault, member, request in itertools.product(SMALL, ("m0", "m1"), range(1, depth + 1)):
-            script = (*story, {"at": 0, **fault, "member": member, "request": request})
-            yield Plan(request, kind, strategy, frozenset(), jars.KAFKA[0], 0.0, 2, script)
 
 
 def _change(chance: random.Random, at: float, members: list[str]) -> Iterator[Action]:

@@ -95,13 +95,10 @@ class Stage:
         self.troubled_until = -1e9
         """When the last fault was over."""
         self._awaited: list[tuple[str, int, bool, Callable[[], object]]] = []
-        self._numbered: dict[tuple[str, int], Callable[[], object]] = {}
-        self.requests: dict[str, int] = {}
-        """How many requests each host has sent."""
         self._records = 0
         for topic, partitions in topics.items():
             self.cluster.create_topic(topic, partitions)
-        self.cluster.on_request.append(self._requested)
+        self.cluster.on_request.append(partial(self._due, answered=False))
         self.cluster.on_answer.append(partial(self._due, answered=True))
 
     def play(self, script: Iterable[Action], until_s: float) -> None:
@@ -234,20 +231,12 @@ class Stage:
         return None if process is None or process.dead else process
 
     def _once(self, action: Action, call: Callable[[Process], object]) -> None:
-        """Now, ``when`` the member's next request of that kind reaches a broker, or as its ``request``-th one does."""
-        if "request" in action:
-            self._numbered[action["member"], action["request"]] = lambda: call(self.processes[action["member"]])
-        elif process := self._there(action):
+        """Now, or ``when`` the member's next request of that kind reaches a broker."""
+        if process := self._there(action):
             if "when" not in action:
                 call(process)
             else:
                 self._awaited.append((process.name, APIS[action["when"]], False, lambda: call(process)))
-
-    def _requested(self, api: int, host: Host) -> None:
-        number = self.requests[host.name] = self.requests.get(host.name, 0) + 1
-        if call := self._numbered.pop((host.name, number), None):
-            call()
-        self._due(api, host, answered=False)
 
     def _due(self, api: int, host: Host, *, answered: bool) -> None:
         if self._awaited and (key := (host.name, api, answered)):

@@ -2,10 +2,10 @@
 
 A choice point is a moment at which a message of a group or a transaction is to arrive and another event could come
 before it, or the other way round: each event waits for at most ``LATE_S``. At each of the first choice points, every
-order is tried, and each fault instead of an event; from there on events come at their times. Each run begins at the
-start and repeats the choices of its prefix. It ends early in a state that was seen: each host and connection has had
-the same messages and timers in the same order, and so has the cluster with what changes it, a tenth of a second apart
-at most.
+order is tried, and each fault instead of an event; from there on events come at their times. Without orders, each
+fault is tried at each of the first messages that count. Each run begins at the start and repeats the choices of its
+prefix. It ends early in a state that was seen: each host and connection has had the same messages and timers in the
+same order, and so has the cluster with what changes it, a tenth of a second apart at most.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from apportion.testing.simulation.stage import Action, Stage
 LATE_S: Final = 0.1
 FAULTS: Final[tuple[Action, ...]] = tuple(
     {**fault, "member": member}
-    for fault in ({"do": "kill", "for": 2}, {"do": "freeze", "for": 9}, {"do": "drop"})
+    for fault in ({"do": "kill", "for": 2}, {"do": "freeze", "for": 2}, {"do": "freeze", "for": 9}, {"do": "drop"})
     for member in ("m0", "m1")
 )
 Event = tuple[int, int, Any, Label | None]
@@ -61,8 +61,10 @@ class Explorer:
 
     prefix
         The choices that it repeats; then it takes the first option each time.
-    depth, opens_s
-        How many choice points count, and from when on.
+    orders, faults
+        At how many choice points all orders are tried, and at how many messages a fault, which are the first ones too.
+    opens_s
+        From when on.
     seen
         The states of all runs so far.
     options
@@ -70,7 +72,8 @@ class Explorer:
     """
 
     prefix: tuple[int, ...]
-    depth: int
+    orders: int
+    faults: int
     opens_s: float
     seen: set[int]
     options: list[int] = field(default_factory=list)
@@ -86,9 +89,11 @@ class Explorer:
         stage = self._stage
         assert stage is not None  # noqa: S101 - ``watch`` comes first
         world, events = stage.world, self._events(stage.world.timers)
-        faults = FAULTS if not self._faulty else ()
-        chosen = 0
-        if len(events) > 1 and world.now >= self.opens_s and len(self.options) < self.depth:
+        at, chosen = len(self.options), 0
+        faults = FAULTS if at < max(self.faults, self.orders) and not self._faulty else ()
+        counts = len(events) > 1 if at < self.orders else bool(faults) and bool(events[0][3] and events[0][3].counts)
+        if counts and world.now >= self.opens_s:
+            events = events if at < self.orders else events[:1]
             chosen = self._chosen(len(events) + len(faults), int(world.now * 10))
         if chosen >= len(events):
             self._faulty = True
@@ -135,11 +140,12 @@ class Explorer:
 TRAFFIC: Final[Action] = {"at": 0, "do": "traffic", "topic": "records", "per_s": 2}
 ENDS: Final[Action] = {"at": 12, "do": "end of traffic"}
 M0, M1 = ({"at": 0, "do": "start", "member": member} for member in ("m0", "m1"))
-JOINS: Final[tuple[Action, ...]] = (TRAFFIC, M0, {**M1, "at": 4}, ENDS)
+JOINS: Final[tuple[Action, ...]] = (TRAFFIC, M0, {**M1, "at": 4}, {"at": 9, "do": "close", "member": "m0"}, ENDS)
 LEAVES: Final[tuple[Action, ...]] = (TRAFFIC, M0, M1, {"at": 8, "do": "leave", "member": "m0"}, ENDS)
 _PLAN = partial(Plan, 0, version=jars.KAFKA[0], handover=0.0, partitions=2)
 STORIES: Final[Mapping[str, tuple[float, Plan]]] = {
     "hand-over": (4, _PLAN("reading", "cooperative-sticky", frozenset(), script=JOINS)),
+    "eager": (4, _PLAN("reading", "range", frozenset(), script=JOINS)),
     "leave": (8, _PLAN("reading", "cooperative-sticky", frozenset(), script=LEAVES)),
     "exactly once": (4, _PLAN("counting", "streams", frozenset(), script=JOINS)),
     "warm-up": (4, _PLAN("reading", "cooperative-sticky", frozenset({"warms"}), script=JOINS)),
@@ -148,12 +154,12 @@ STORIES: Final[Mapping[str, tuple[float, Plan]]] = {
 """Name to when choices begin, and the plan."""
 
 
-def explored(story: str, depth: int) -> Iterator[tuple[tuple[int, ...], Run | None]]:
+def explored(story: str, orders: int, faults: int = 0) -> Iterator[tuple[tuple[int, ...], Run | None]]:
     """Each schedule's choices, and its result; None where it came to a state that was seen before."""
     opens_s, plan = STORIES[story]
     seen, waiting = set[int](), [tuple[int, ...]()]
     while waiting:
-        explorer = Explorer(waiting.pop(), depth, opens_s, seen)
+        explorer = Explorer(waiting.pop(), orders, faults, opens_s if orders else 0.0, seen)
         result = None
         with suppress(Seen):
             result = run(replace(plan, watch=explorer.watch))
