@@ -291,6 +291,27 @@ def test_one_that_was_taken_for_dead_and_wakes_up_commits_nothing(shelf: FolderS
         assert sorted(shelf.names()) == ["000000002"]
 
 
+def test_a_number_that_others_took_and_swept_away_meanwhile_is_nobodys_lock(
+    shelf: FolderShelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two builds come and go between our look and our lock: the second one's is the highest, so ours is behind it."""
+    create = FolderShelf.create
+
+    def late(self: FolderShelf, name: str, text: str) -> bool:
+        monkeypatch.undo()
+        for _ in range(2):
+            with lock.held(shelf, "here"):
+                pass
+        return create(self, name, text)
+
+    with lock.held(shelf, "here"):
+        pass
+    monkeypatch.setattr(FolderShelf, "create", late)
+    with lock.held(shelf, "here") as mine:
+        assert shelf.names() == ["000000004"]
+        mine.check()
+
+
 def test_a_lock_that_was_cut_short_is_nobodys_only_after_a_silence(shelf: FolderShelf) -> None:
     """Where a store shows an object before it is whole, its owner may be about to write it."""
     shelf.create("000000001", '{"host": ')
