@@ -48,19 +48,20 @@ Read = tuple[float, int, int, int, int]
 class Writer(threading.Thread):
     """Writes evenly to all partitions; knows when it wrote what."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, per_s: float = PER_S) -> None:
         from confluent_kafka import Producer
 
         super().__init__(daemon=True)
         self._client, self._topic = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1}), topic
         self.written: list[list[float]] = [[] for _ in range(partitions)]
+        self._per_s = per_s
         self._over = threading.Event()
 
     def run(self) -> None:
         """A message to each partition in turn."""
         began, n = time.monotonic(), 0
         while not self._over.wait(0.01):
-            due = int((time.monotonic() - began) * PER_S * len(self.written))
+            due = int((time.monotonic() - began) * self._per_s * len(self.written))
             for n_ in range(n, due):
                 partition = n_ % len(self.written)
                 self.written[partition].append(time.time())

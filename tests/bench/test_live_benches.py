@@ -9,7 +9,7 @@ from tests.clients.groups import new_name
 from tests.support.examples import thorough
 
 from apportion.testing.broker import Broker
-from bench import hot_partitions, member_death, rolling_deploy
+from bench import hot_partitions, leaving_deploy, member_death, rolling_deploy
 from bench.page_table import put_table
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow]
@@ -24,6 +24,15 @@ def test_a_deploy_of_three_members_moves_what_was_foretold(broker: Broker, name:
     seen, foretold = rolling_deploy.deploy(way, broker.bootstrap, topic, 3, 6)
     assert seen.moved == foretold.moved == 12
     assert seen.rebalances >= 6
+
+
+@pytest.mark.parametrize("kind", ["kafka-python", thorough("GroupConsumer")])
+def test_a_deploy_by_leave_reads_each_record_once(broker: Broker, kind: str) -> None:
+    topic = new_name("leaving")
+    broker.create_topic(topic, 4)
+    seen = leaving_deploy.deploy(kind, broker.bootstrap, topic, 2, 4, 4.0)
+    assert seen.records > 20
+    assert (seen.twice, seen.lost) == (0, 0)
 
 
 def test_a_group_with_a_feed_is_looked_at(broker: Broker) -> None:

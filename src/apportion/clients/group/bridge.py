@@ -269,6 +269,8 @@ class Bridge:
     ) -> None:
         """The log line, warnings on impossible claims, and the user's hook, whose trouble is not the group's."""
         for m, topic, number in plan.group.claims.nonexistent.first_of_members():
+            if not len(plan.group.subscriptions[int(plan.group.subscription_of[m])]):
+                continue  # it hands over, and nobody else wants the topic
             log.warning(
                 "member %r claims what does not exist, such as %s-%d; the claim falls",
                 *(plan.group.members[m], topic, number),
