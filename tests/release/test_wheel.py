@@ -53,6 +53,17 @@ def fresh(place: Path, built: Path, extras: str = "") -> Path:
     return place / "bin"
 
 
+def test_a_stranger_reaches_a_true_sentence_through_each_door(built: Path) -> None:
+    """Within a minute on a quiet machine, as the command's exit code says; here others are at work."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tools.doors", str(next(built.glob("*.whl")))],
+        capture_output=True, text=True, timeout=600, cwd=ROOT,
+    )  # fmt: skip
+    doors = [line.split("\t") for line in done.stdout.splitlines()]
+    reached = {name: "1,000 messages wait" in sentence for name, _, sentence in doors}
+    assert reached == {"wheel": True, "mcp": True}
+
+
 def test_the_core_alone_plans_and_describes(empty: Path) -> None:
     listed = run(*PIP, "--python", empty.parent, "list", "--format=freeze").stdout.lower()
     assert "numpy" in listed
