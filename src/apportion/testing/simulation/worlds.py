@@ -138,10 +138,12 @@ class Explorer:
 
 
 TRAFFIC: Final[Action] = {"at": 0, "do": "traffic", "topic": "records", "per_s": 2}
-ENDS: Final[Action] = {"at": 12, "do": "end of traffic"}
+ENDS: Final[Action] = {"at": 16, "do": "end of traffic"}
 M0, M1 = ({"at": 0, "do": "start", "member": member} for member in ("m0", "m1"))
-JOINS: Final[tuple[Action, ...]] = (TRAFFIC, M0, {**M1, "at": 4}, {"at": 9, "do": "close", "member": "m0"}, ENDS)
-LEAVES: Final[tuple[Action, ...]] = (TRAFFIC, M0, M1, {"at": 8, "do": "leave", "member": "m0"}, ENDS)
+BACK: Final[Action] = {**M1, "at": 15}
+"""A process that ended because it heard of no broker for so long is started again; one that runs is left alone."""
+JOINS: Final[tuple[Action, ...]] = (TRAFFIC, M0, {**M1, "at": 4}, {"at": 9, "do": "close", "member": "m0"}, BACK, ENDS)
+LEAVES: Final[tuple[Action, ...]] = (TRAFFIC, M0, M1, {"at": 8, "do": "leave", "member": "m0"}, BACK, ENDS)
 _PLAN = partial(Plan, 0, version=jars.KAFKA[0], handover=0.0, partitions=2)
 STORIES: Final[Mapping[str, tuple[float, Plan]]] = {
     "hand-over": (4, _PLAN("reading", "cooperative-sticky", frozenset(), script=JOINS)),
