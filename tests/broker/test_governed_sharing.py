@@ -159,6 +159,19 @@ def nothing_moved(targets: Sequence[dict[str, int]]) -> bool:
     return len(governed) > 1 and whole and not lost
 
 
+def asked(port: int, path: str) -> tuple[int, str]:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def values(port: int, name: str) -> dict[str, float]:
+    """Labels to the value of one of a governor's metrics."""
+    families = text_string_to_metric_families(asked(port, "/metrics")[1])
+    return {str(sorted(s.labels.values())): s.value for f in families for s in f.samples if s.name == name}
+
+
 @pytest.fixture
 def scene(broker_jar: Path, tmp_path: Path) -> Iterator[Scene]:
     properties = {**WITH_CLASS, "group.consumer.session.timeout.ms": str(SESSION_MS)}
@@ -175,8 +188,9 @@ def scene(broker_jar: Path, tmp_path: Path) -> Iterator[Scene]:
 def test_governors_share_the_groups_and_no_kill_moves_a_partition(scene: Scene) -> None:
     """Kill -9 of one of three, of the broker, of all; one that is started again; and one that is asked to end."""
 
-    for _ in range(3):
-        scene.govern()
+    [port] = free_ports(1)  # one that no connection is lent while nobody listens there
+    for more in ((), ("--listen", f"127.0.0.1:{port}"), ()):
+        scene.govern(*more)
     assert scene.shared(2, 2, 2), scene.words()
     scene.governors[0].end(signal.SIGKILL)
     assert scene.shared(3, 3), scene.words()
@@ -188,6 +202,8 @@ def test_governors_share_the_groups_and_no_kill_moves_a_partition(scene: Scene) 
     scene.broker.start()
     assert scene.shared(2, 2, 2), scene.words()
     assert until(lambda: all(len(targets) > computed[name] for name, targets in scene.targets().items())), "said again"
+    # Its exit code is that of its last pass, which on a busy machine may be one without the broker.
+    assert until(lambda: values(port, "apportion_governor_groups")["['failed']"] == 0)
     assert scene.governors[1].end() == 0, scene.governors[1].text
     assert scene.shared(3, 3), scene.words()
     for command in scene.governors:
@@ -210,33 +226,23 @@ def test_a_governor_tells_its_groups_by_metrics_health_and_status(scene: Scene) 
     [port] = free_ports(1)  # one that no connection is lent while nobody listens there
     command = scene.govern("--listen", f"127.0.0.1:{port}")
 
-    def asked(path: str) -> tuple[int, str]:
-        connection = HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-
-    def values(name: str) -> dict[str, float]:
-        families = text_string_to_metric_families(asked("/metrics")[1])
-        return {str(sorted(s.labels.values())): s.value for f in families for s in f.samples if s.name == name}
-
     def governed() -> bool:
         with suppress(OSError):
-            return values("apportion_governor_groups").get("['unchanged']") == len(GROUPS)
+            return values(port, "apportion_governor_groups").get("['unchanged']") == len(GROUPS)
         return False
 
     assert until(governed), command.text
-    assert values("apportion_governor_governors") == {"[]": 1}
-    assert max(values("apportion_governor_differing_partitions").values()) == 0
-    assert 0 < values("apportion_governor_heartbeat_gap_seconds")["[]"] < SESSION_MS / 1000
-    assert len(values("apportion_governor_plan_timestamp_seconds")) == len(GROUPS)
+    assert values(port, "apportion_governor_governors") == {"[]": 1}
+    assert max(values(port, "apportion_governor_differing_partitions").values()) == 0
+    assert 0 < values(port, "apportion_governor_heartbeat_gap_seconds")["[]"] < SESSION_MS / 1000
+    assert len(values(port, "apportion_governor_plan_timestamp_seconds")) == len(GROUPS)
     rules = Path(__file__).parents[2] / "examples" / "govern" / "alerts.yml"
     named = set(re.findall(r"apportion_governor_\w+", rules.read_text()))
-    assert named <= set(re.findall(r"^apportion_governor_\w+", asked("/metrics")[1], re.MULTILINE)), (
+    assert named <= set(re.findall(r"^apportion_governor_\w+", asked(port, "/metrics")[1], re.MULTILINE)), (
         "alerts are on these"
     )
-    assert asked("/healthz") == (200, "ok\n")
-    assert asked("/else")[0] == 404
+    assert asked(port, "/healthz") == (200, "ok\n")
+    assert asked(port, "/else")[0] == 404
     status = Command(scene.broker, scene.folder, "--status", rules=RULES)
     assert status.process.wait(60) == 0, status.text
     assert all(f"{name}: plan of " in status.text for name in GROUPS)
@@ -246,7 +252,7 @@ def test_a_governor_tells_its_groups_by_metrics_health_and_status(scene: Scene) 
     assert len(lines) == len(GROUPS), "one line for each change"
     scene.broker.kill()
 
-    assert until(lambda: asked("/healthz")[0] == 503)
-    assert "the cluster was last looked at" in asked("/healthz")[1]
+    assert until(lambda: asked(port, "/healthz")[0] == 503)
+    assert "the cluster was last looked at" in asked(port, "/healthz")[1]
     scene.broker.start()
     assert until(governed)
