@@ -107,11 +107,11 @@ def draw(seed: int, faults: int = 18) -> Plan:
     habits = frozenset(name for name, share in HABITS.get(kind, {}).items() if chance.random() < share)
     habits -= {"pauses"} if lags else set()  # such a member would never catch up with so many records
     members = [f"m{n}" for n in range(chance.randint(2, 4))] + ["g0", "g1"] * under_governors
-    partitions = chance.randint(2, 6)
+    partitions = chance.randint(6, 9) if lags else chance.randint(2, 6)
     per_s = 12 if lags else chance.choice((4, 4, 16))
     script: list[Action] = [{"at": 0, "do": "traffic", "topic": "records", "per_s": per_s, "skew": 3 if lags else 1}]
     script += [{"at": round(chance.uniform(0, 4), 3), "do": "start", "member": member} for member in members]
-    at, gap_s = 6.0, chance.choice((0.5, 1.0, 2.0))
+    at, gap_s = 6.0, chance.choice((1.0, 2.0, 6.0) if lags else (0.5, 1.0, 2.0))  # a leader acts once its group rests
     for _ in range(faults):
         at += chance.expovariate(1 / gap_s)
         script.append({"at": round(at, 3), **_fault(chance, kind, strategy, members, partitions)})
