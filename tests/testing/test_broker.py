@@ -60,8 +60,10 @@ def test_committed_offsets_outlive_kill_9_and_nothing_outlives_the_end(jars: str
         assert again.committed(at) == 7
         again.close()
         folder, second = broker.folder, broker.process
+        broker.stop()
+        assert second is not None
+        assert second.returncode != -9, "it was asked to end"
     assert not folder.exists()
-    assert second is not None
     with pytest.raises(ProcessLookupError):
         os.kill(second.pid, 0)
 
