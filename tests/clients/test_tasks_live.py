@@ -584,6 +584,27 @@ def test_an_application_grows_source_first_while_its_tasks_run_on(
     assert len(a.active) == 3
 
 
+def test_an_output_waits_for_a_partition_that_its_topic_does_not_have_yet(app: Callable[..., App]) -> None:
+    """Topics of an application grow one after the other; the client itself raises ValueError until it has looked."""
+    one, out = app(partitions=1), new_name("out")
+    one.broker.create_topic(out, 1)
+    a = one.start("a")
+    one.until("a runs", lambda: len(a.active) == 1)
+    a.send(out, b"k", b"1", partition=0)
+    a.commit()
+    one.broker.grow_topic(out, 2)
+    a.send(out, b"k", b"2", partition=1)
+    a.commit()
+    a.send(out, b"k", b"3", partition=2)
+    with pytest.raises(KafkaTimeoutError, match=f"the topic '{out}' has no partition 2 to send to"):
+        a.commit()
+    one.broker.grow_topic(out, 3)
+    a.commit()
+    with KafkaConsumer(bootstrap_servers=one.broker.bootstrap) as reader:
+        ends = reader.end_offsets([TopicPartition(out, p) for p in range(3)])
+    assert set(ends.values()) == {1}
+
+
 def test_records_that_were_fetched_by_a_poll_that_failed_are_given_later(
     app: Callable[..., App], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,15 +193,21 @@ class Ledger:
     def send(self, until: float) -> list[Unanswered]:
         """Each task's changes to its changelog, with the writer's epoch, and all outputs; who sent something."""
         fresh = [state for state in self.running.values() if state.changes and not state.waits]
-        logs = self._delivery.learn([state.log for state in fresh if state.log], until)
+        chosen = {
+            TopicPartition(each.topic, each.partition) for each in self.outbox.records if each.partition is not None
+        }
+        exist = self._delivery.learn([*(state.log for state in fresh if state.log), *chosen], until)
         for state in fresh:
             if state.log is None:
                 raise BadInput("state", f"a change in task {state.task}", "a sub-topology with a changelog")
-            if state.log in logs:
+            if state.log in exist:
                 state.send(self._delivery, [(EPOCH, str(state.epoch).encode())])
             else:
                 lost = f"the changelog {state.log.topic!r} has no partition {state.log.partition} any more"
                 state.error = KafkaTimeoutError(lost)
+        for topic, partition in sorted(chosen - exist)[:1]:
+            self.outbox.refuse(KafkaTimeoutError(f"the topic {topic!r} has no partition {partition} to send to"))
+            return [*fresh, self.outbox]
         return [*fresh, self.outbox] if self.outbox.send(self._delivery) else list(fresh)
 
     def answers(self, fresh: list[Unanswered], until: float) -> Written:

@@ -108,6 +108,10 @@ class Outbox(Unanswered):
         self._hand_over(sender, self._sent)
         return True
 
+    def refuse(self, error: KafkaError) -> None:
+        """Send nothing this time."""
+        self.error, self.failed_at = error, time.monotonic()
+
     def take_answers(self) -> None:
         """If some were not written, all are sent again."""
         self._take()
