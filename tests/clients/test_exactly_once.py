@@ -384,12 +384,12 @@ def test_a_task_behind_an_aborted_transaction_whose_marker_kafka_lost_says_so_wi
             gone.send(topic, key=b"word-0", value=b"100", partition=0, headers=[(EPOCH, b"9")]).get(60)
             producer = gone._transaction_manager.producer_id_and_epoch.producer_id
             gone.abort_transaction()
+        describe = ("org.apache.kafka.tools.TransactionsCommand", "describe", "--transactional-id", "gone")
+        words.until("the marker is written", lambda: "CompleteAbort" in broker.tool(*describe))
         broker.kill()
         cut_last_batch(broker.folder / "data" / f"{topic}-0")
         broker.start()
-        assert "CompleteAbort" in broker.tool(
-            "org.apache.kafka.tools.TransactionsCommand", "describe", "--transactional-id", "gone"
-        )
+        assert "CompleteAbort" in broker.tool(*describe)
         with words.stack:
             warned_and_freed(words, caplog, first, producer)
 
