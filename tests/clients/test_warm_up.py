@@ -421,4 +421,6 @@ def test_work_that_fails_counts_as_ready_and_more_that_is_to_come_is_worked_on_a
     up.assigned(Assignment((), told[0]))  # lost again, and to come again: it is cold now
     looks(up, lambda seen: seen[0])
     assert calls[-1] == [("t", 1)]
+    assert up.look()[0], "until a join has said so: one that is under way does not, and ends what was asked for"
+    assert up.fact() == checksum(told[0])
     assert up.look() == (False, {("t", 1)})

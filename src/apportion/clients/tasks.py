@@ -285,7 +285,7 @@ class TaskRunner:
             self._membership.follow()
             flowing = self._membership.flowing()
             self._watch.tell_waits(flowing - records.keys(), self._restorer.offsets)
-            if self._membership.asks():
+            if not self._consumer._coordinator.rejoining and self._membership.asks():  # a join under way forgets it
                 self._consumer._coordinator.request_rejoin()
         except BaseException:
             if undone == self._ledger.undone:

@@ -105,7 +105,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
     @overrides
     def need_rejoin(self, subscription: Any) -> bool:
         """A member that has handed over does not rejoin."""
-        return not self.hands_over.over and bool(super().need_rejoin(subscription))
+        return not self.hands_over.over and (self.hands_over.due or bool(super().need_rejoin(subscription)))
 
     @overrides
     def request_rejoin(self) -> None:
@@ -235,7 +235,7 @@ class ApportionGroupCoordinator(GroupCoordinator):  # type: ignore[misc]
             await self._maybe_leave_group()
         with self._subscription.fetch_context():  # the client counts from its end
             pass
-        if self._follows_itself:
+        if self._follows_itself or self.hands_over.due:
             self.request_rejoin()
 
     def pause_again(self) -> None:

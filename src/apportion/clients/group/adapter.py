@@ -72,7 +72,7 @@ class Adapter(ABC):
         """
         subscription, coordinator = self.bridge.subscription(topics, keeps=keeps, holds=holds), self.coordinator
         if coordinator is not None and coordinator.hands_over.begun:
-            subscription = replace(subscription, topics=())
+            subscription, coordinator.hands_over.sent = replace(subscription, topics=()), True
         return write_subscription(subscription)
 
     def remember(self, partitions: Iterable[Any], user_data: bytes | None, generation: int | None) -> None:

@@ -59,11 +59,15 @@ class HandOver:
 
     begun
         Whether it joins as a member that takes nothing.
+    sent
+        Whether a join has said so: one that was under way when it began has not, and the client forgets meanwhile that
+        it was asked for another.
     over
         Whether its partitions have gone, so that it leaves and joins no more.
     """
 
     begun: bool = False
+    sent: bool = False
     over: bool = False
     _until: float | None = None
 
@@ -78,6 +82,11 @@ class HandOver:
         elif eager:
             log.info("group %r: this member hands over; its strategy is eager, so all others stop meanwhile", group)
         return self.begun
+
+    @property
+    def due(self) -> bool:
+        """Whether a join is to say so yet."""
+        return self.begun and not self.sent
 
     @property
     def late(self) -> bool:

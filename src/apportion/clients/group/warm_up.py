@@ -108,7 +108,8 @@ class WarmUp:
         self._work, self._patience_s = work, patience_s
         self._assigned: tuple[bytes, frozenset[Place]] = b"", frozenset()
         """What it will get, as told, and what it was given with it."""
-        self._ready = COLD
+        self._ready = self._sent = COLD
+        """What it is ready for, and what its last join said of that: a join may be under way when it gets ready."""
         self._until: float | None = None
         self._warm: set[Place] = set()
         self._thread: threading.Thread | None = None
@@ -116,7 +117,8 @@ class WarmUp:
 
     def fact(self) -> int:
         """This member's words at its next join."""
-        return self._ready
+        self._sent = self._ready
+        return self._sent
 
     def assigned(self, given: Assignment) -> None:
         """Take an assignment; called on the client's own thread."""
@@ -140,8 +142,10 @@ class WarmUp:
         warm = self._warm & (coming | given)
         self._warm &= coming
         ready = AT_ONCE if late else checksum(user_data)
-        joins = bool(coming) and self._ready != ready and self._gets_ready(frozenset(coming - self._warm), late, ready)
-        return joins, warm | self._warming
+        is_ready = bool(coming) and (
+            self._ready == ready or self._gets_ready(frozenset(coming - self._warm), late, ready)
+        )
+        return is_ready and self._sent != ready, warm | self._warming
 
     def _gets_ready(self, cold: frozenset[Place], late: bool, ready: int) -> bool:
         """Begin the work; whether none is left, or there is no time for it."""

@@ -113,7 +113,7 @@ class ApportionCoordinator(ConsumerCoordinator):  # type: ignore[misc]
         if self.hands_over.over:
             return False
         pending = self.rejoining and self._subscription.partitions_auto_assigned()
-        due = pending or super().need_rejoin()
+        due = pending or self.hands_over.due or super().need_rejoin()
         # The strategy in charge alone: what another saw in its own time would have it rejoin for ever.
         chosen = self._generation.protocol
         due = due or (self._is_leader and any(a.racks_moved(self._cluster) for a in self._ours if a.name == chosen))
