@@ -15,7 +15,7 @@ from apportion.solvers.fair_loads import pour
 from apportion.solvers.goals import BALANCE, MOVES
 from apportion.solvers.lexicographic import solve
 from apportion.solvers.local_search import Draft, keep_more, settle
-from apportion.solvers.number_partitioning import Limits, deal_limited, deal_to_slots, lag_by_member
+from apportion.solvers.number_partitioning import Limits, deal_limited, deal_to_slots, difference, lag_by_member, level
 from apportion.solvers.problem import Problem
 
 EFFORT = 200_000
@@ -128,7 +128,7 @@ def share(sharing: Sharing, tolerance: float, start: Ints | None = None) -> Shar
     stretched = int(bound * (1 + Fraction(str(tolerance))))
     has_past = bool((sharing.past != NOBODY).any())
     tiny = start is None and _tiny(sharing)
-    rooted = sharing.draft(_rooted(sharing, limits[0]), limits[0]) if has_past else None
+    rooted = _rooted_draft(sharing, limits[0], stretched) if has_past else None
     if rooted is not None and not tiny and _settled(rooted, stretched, ROOTED * sharing.effort if tolerance else 0):
         # The bound alone shows that this is near enough: what the best plan looks like need not be known.
         return _keep(sharing, [rooted], stretched, bound)
@@ -153,6 +153,10 @@ def _no_worse_than_even(sharing: Sharing, best: Ints) -> Ints:
     """Leave to skew counts makes no plan heavier: the best of fair counts, if the wider search missed it."""
     even = share(replace(sharing, max_skew=0), 0.0).owner
     return even if sharing.heaviest(even) < sharing.heaviest(best) else best
+
+
+def _rooted_draft(sharing: Sharing, limits: Limits, goal: int) -> Draft:
+    return sharing.draft(_levelled(sharing, _rooted(sharing, limits), goal), limits)
 
 
 def _settled(draft: Draft, goal: int, effort: int) -> bool:
@@ -240,11 +244,13 @@ def _window(sharing: Sharing, owner: Ints, limits: Limits) -> Limits:
     return Limits(high - 1 - sharing.max_skew, high)
 
 
-def _start(sharing: Sharing, limits: Limits) -> Ints:
-    """(P,) a plan to improve, longest first."""
+def _starts(sharing: Sharing, limits: Limits) -> list[Ints]:
+    """Plans to improve: each (P,)."""
+    if not len(sharing.lag):
+        return [np.empty(0, dtype=np.int64)]
     if sharing.equal:
-        return deal_limited(sharing.lag, limits)
-    return deal_to_slots(sharing.lag, sharing.kind, _slots(sharing.fresh), [0] * sharing.members)
+        return [difference(sharing.lag, sharing.members), deal_limited(sharing.lag, limits)]
+    return [deal_to_slots(sharing.lag, sharing.kind, _slots(sharing.fresh), [0] * sharing.members)]
 
 
 def _slots(table: Ints) -> dict[int, list[tuple[int, int]]]:
@@ -256,11 +262,18 @@ def _slots(table: Ints) -> dict[int, list[tuple[int, int]]]:
 
 def _lightest(sharing: Sharing, limits: list[Limits], bound: int) -> Ints:
     """The start that a local search makes lightest; of many partitions only the lightest start is searched."""
-    drafts = [sharing.draft(_start(sharing, window), window) for window in limits]
+    starts = [(owner, window) for window in limits for owner in _starts(sharing, window)]
+    starts.sort(key=lambda start: sharing.heaviest(start[0]))
+    searched = starts if len(sharing.lag) <= FEW else starts[:2]
+    drafts = [sharing.draft(_levelled(sharing, owner, bound), window) for owner, window in searched]
     drafts.sort(key=lambda draft: int(draft.held.max()))
     for draft in drafts if len(sharing.lag) <= FEW else drafts[:1]:
         settle(draft, bound, sharing.effort)
     return min(drafts, key=lambda draft: int(draft.held.max())).owner
+
+
+def _levelled(sharing: Sharing, owner: Ints, goal: int) -> Ints:
+    return level(sharing.lag, owner, sharing.members, goal) if sharing.equal else owner
 
 
 def _keep(sharing: Sharing, drafts: list[Draft], limit: int, bound: int) -> Shared:
