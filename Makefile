@@ -1,6 +1,6 @@
 # Bare `make` explains every target.
 .DEFAULT_GOAL := help
-.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients nightly lines thorough golden mutants faults docs wheel clean
+.PHONY: help setup jars demo live test quick lowest newest check broker record record-tests bench chaos plain-clients nightly lines thorough golden mutants faults docs wheel doors clean
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -113,6 +113,9 @@ docs: setup ## the documentation as a site in site/
 
 wheel: $(STAMP) ## wheel and sdist in dist/
 	@$(PY) -m build
+
+doors: wheel ## how long a stranger waits for a first true sentence, from the wheel and over MCP
+	@$(PY) -m tools.doors dist/*.whl
 
 clean: ## remove what the targets made
 	@rm -rf dist build site .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

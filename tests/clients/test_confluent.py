@@ -198,6 +198,13 @@ def test_whatever_librdkafka_takes_for_no_keeps_the_member_from_committing(said:
     assert member_settings({"bootstrap.servers": "a:1", "enable.auto.commit": said})["enable_auto_commit"] is False
 
 
+class Subscription:
+    """Which partitions a client has."""
+
+    def __init__(self, assignment: dict[Any, Any]) -> None:
+        self.assignment = assignment
+
+
 class Alone:
     """A member without a group, which has one partition from the start."""
 
@@ -205,7 +212,7 @@ class Alone:
         self.settings = settings
         state = TopicPartitionState()
         state.seek(7)
-        self._subscription = SimpleNamespace(assignment={Part("t", 0): state})
+        self._subscription = Subscription(assignment={Part("t", 0): state})
 
     def subscribe(self, **_: object) -> None: ...
 

@@ -110,7 +110,7 @@ def test_a_partition_goes_once_its_records_are_done_or_time_is_over(broker: Brok
         threads = [threading.Thread(target=run, args=(member,)) for member in members]
         for thread in threads:
             thread.start()
-        time.sleep(3)
+        time.sleep(3)  # longer than a join takes: nothing may have gone by then
         assert late or not members[1].read
         if late:
             until(lambda: len(members[1].read) == EACH)

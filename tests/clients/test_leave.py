@@ -88,6 +88,7 @@ class AioReading(threading.Thread):
         super().__init__()
         self.settings: dict[str, Any] = {
             "bootstrap_servers": broker.bootstrap, "group_id": group, "auto_offset_reset": "earliest",
+            # Heartbeats are so far apart that a pause of one would show; a session is longer than three of them.
             "heartbeat_interval_ms": HEARTBEAT_S * 1000, "session_timeout_ms": 45_000,
         }  # fmt: skip
         self.member, self.topic, self.count = self, topic, 0

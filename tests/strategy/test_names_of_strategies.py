@@ -23,7 +23,9 @@ EXCEPTIONS = {
     "model/protocols.py": "the broker's own name for a type of group",
     "testing/peers.py": "the classes of Java's client that act as peers",
     "testing/simulation/broker.py": "a method that is called failover",
+    "testing/simulation/governed.py": "the strategy under which simulated groups are governed",
     "testing/simulation/schedules.py": "the strategies that a simulated day draws from",
+    "testing/simulation/worlds.py": "the strategies that small worlds are played under",
     "wire/task_data.py": "the name of the protocol under which task groups join",
     "wire/user_data.py": "a layout of Kafka's own, called as Kafka calls its strategy",
 }

@@ -78,7 +78,7 @@ class Pods:
             return None
         pods = tuple(f"{stem}-{n}" for n, stem in parts[: -len(self.leave) - 1 : -1])
         group, gone = self.point.group, {member for member, pod in self.pod_of.items() if pod in pods}
-        after = plan(with_changed_members(group, gone, {}), "sticky")
+        after = plan(with_changed_members(group, gone, {}))
         before = {group.name_of(p): group.members[m] for p, m in enumerate(group.owner.tolist()) if m >= 0}
         now = {after.group.name_of(p): after.group.members[m] for p, m in enumerate(after.owner.tolist()) if m >= 0}
         return pods, sum(now.get(name) != member for name, member in before.items())

@@ -36,6 +36,10 @@ function lagLines(group) {
 // What a reader opened, chose and scrolled stays when a picture is drawn anew.
 function keepingPlace(box, draw) {
   const active = document.activeElement, held = new Map(), at = scrollY;
+  // What a reader works with stays where it is on the screen, or the first picture in sight.
+  const top = (node) => node.getBoundingClientRect().top;
+  const seen = box.contains(active) ? active : top(box) < 0 ? [...box.querySelectorAll("figure")].find((node) => node.getBoundingClientRect().bottom > 0) : null;
+  const place = seen && top(seen);
   const key = (node) => [node.closest("figure")?.id, node.tagName, [...(node.closest("figure") ?? box).querySelectorAll(node.tagName)].indexOf(node)].join(" ");
   const all = () => [...box.querySelectorAll("details, select, .scroll, .picture")];
   for (const node of all()) held.set(key(node), { open: node.open, value: node.selectedOptions?.[0]?.textContent, left: node.scrollLeft, top: node.scrollTop });
@@ -53,6 +57,8 @@ function keepingPlace(box, draw) {
   }
   if (focused) (focused.startsWith("#") ? box.querySelector(focused) : [...box.querySelectorAll("a, button, select, summary, [tabindex]")].find((node) => key(node) === focused))?.focus({ preventScroll: true });
   scrollTo({ top: at, behavior: "instant" });
+  const same = seen === active ? document.activeElement : seen && document.getElementById(seen.id);
+  if (same) scrollBy({ top: top(same) - place, behavior: "instant" });
 }
 
 // One stream at a time: the rounds, and the group that is looked at.

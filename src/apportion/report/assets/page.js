@@ -290,7 +290,7 @@ function dataOf(text) {
     for (const row of round.groups) byName.set(row.group, { ...byName.get(row.group), ...row });
     for (const name of round.gone) byName.delete(name);
     data.rows = [...byName.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
-    list.update(data.rows); overview(data.rows); notes(round.notes); single();
+    keepingPlace($("group"), () => { list.update(data.rows); overview(data.rows); notes(round.notes); single(); });
     status(`live, as of ${clock(round.at) || "no round yet"}`);
     if (!data.rows.length) { waits(); current = null; return; }
     if (current === null || (asked() !== null && asked() !== current)) choose(); // the group that a link names may come later
