@@ -71,8 +71,8 @@ class Adapter(ABC):
             As in ``Bridge.subscription``.
         """
         subscription, coordinator = self.bridge.subscription(topics, keeps=keeps, holds=holds), self.coordinator
-        if coordinator is not None and coordinator.hands_over.begun:
-            subscription, coordinator.hands_over.sent = replace(subscription, topics=()), True
+        if coordinator is not None:
+            subscription = replace(subscription, topics=coordinator.hands_over.wanted(subscription.topics))
         return write_subscription(subscription)
 
     def remember(self, partitions: Iterable[Any], user_data: bytes | None, generation: int | None) -> None:

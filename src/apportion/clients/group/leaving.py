@@ -83,6 +83,11 @@ class HandOver:
             log.info("group %r: this member hands over; its strategy is eager, so all others stop meanwhile", group)
         return self.begun
 
+    def wanted(self, topics: tuple[str, ...]) -> tuple[str, ...]:
+        """What a join that is sent now asks for, of the topics that the member subscribes to."""
+        self.sent = self.begun
+        return () if self.begun else topics
+
     @property
     def due(self) -> bool:
         """Whether a join is to say so yet."""
