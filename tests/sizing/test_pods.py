@@ -95,3 +95,16 @@ def test_the_command_gives_the_patch(tmp_path: Path) -> None:
     document = run_here(*words, "--pods", "client-id", "-o", "json").json
     assert document["pods"]["leave"] == ["app-1"]
     assert "These go: app-1; 2 partitions move, and no choice moves less work." in document["advice"]
+
+
+@pytest.mark.parametrize(
+    ("weight", "sentence"), [(None, "No pod should go."), (0, "No number of members is advised, so no pod is named.")]
+)
+def test_it_says_so_where_no_pod_is_to_go(tmp_path: Path, weight: int | None, sentence: str) -> None:
+    raw = group([5, 5])
+    if weight is not None:
+        raw["topics"]["t"] = [{"partition": p, "weight": weight} for p in range(10)]
+    (tmp_path / "group.json").write_text(json.dumps(raw))
+    work = ["--by", "partitions", "--capacity", "5"] if weight is None else ["--by", "weight", "--capacity", "5"]
+    document = run_here("size", str(tmp_path / "group.json"), *work, "--pods", "client-id", "-o", "json").json
+    assert sentence in document["advice"]

@@ -87,7 +87,10 @@ def run(args: argparse.Namespace) -> int:
             threads=args.threads,
         )  # fmt: skip
     leaving = pods(result.advised, args.pods) if args.pods and result.advised else None
-    how += leaving.sentences if leaving else []
+    if leaving:
+        how += leaving.sentences
+    elif args.pods:
+        how.append("No number of members is advised, so no pod is named.")
     if args.output == "json":
         document = result.to_dict()
         named = {"pods": leaving.to_dict()} if leaving else {}

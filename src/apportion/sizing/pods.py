@@ -94,6 +94,8 @@ class Pods:
             proof = "no choice moves less work" if point.proven else "whether another choice moves less work is open"
             who = ", ".join(self.leave or point.leave)
             sentences.append(f"These go: {who}; {count(point.moves, 'partition')} move, and {proof}.")
+        else:
+            sentences.append("No pod should go.")
         if self.highest is not None:
             pods, moves = self.highest
             sentences.append(
